@@ -1,0 +1,52 @@
+#include "core/agreement.h"
+
+#include <utility>
+
+namespace hvd_p3 {
+
+std::string Agreement::TakeUnsent() {
+  std::vector<GroupDeclaration> declarations;
+  for (Group* group : unsent_) {
+    declarations.push_back(group->declaration);
+    group->sent = true;
+    local_[group->declaration.name] = group;
+  }
+  unsent_.clear();
+  return EncodeDeclarations(declarations);
+}
+
+Status Agreement::Merge(const std::vector<std::string>& by_rank, std::vector<Group*>* settled) {
+  for (int rank = 0; rank < size_; ++rank) {
+    std::vector<GroupDeclaration> declarations;
+    const Status status = DecodeDeclarations(by_rank[static_cast<size_t>(rank)], &declarations);
+    if (!status.ok()) return status;
+    for (GroupDeclaration& declaration : declarations) {
+      const std::string name = declaration.name;
+      Partial& partial = partial_[name];
+      partial.by_rank[rank] = std::move(declaration);
+      if (static_cast<int>(partial.by_rank.size()) < size_) continue;
+      Group* group = local_.at(name);
+      Settle(group, partial);
+      settled->push_back(group);
+      partial_.erase(name);
+    }
+  }
+  return {};
+}
+
+void Agreement::Settle(Group* group, const Partial& partial) {
+  std::vector<GroupDeclaration> by_rank;
+  for (const auto& entry : partial.by_rank) by_rank.push_back(entry.second);
+  group->failure = CompareDeclarations(by_rank);
+  if (!group->failure.ok()) return;
+  // Rank 0's priorities count, so that the plan of fused slices is the same everywhere.
+  std::vector<TensorSpec>& mine = group->declaration.tensors;
+  for (size_t i = 0; i < mine.size(); ++i) {
+    mine[i].priority = by_rank.front().tensors[i].priority;
+  }
+  group->Plan();
+  group->first_agreed_id = num_tensors();
+  for (Tensor& tensor : group->tensors) tensors_.push_back(&tensor);
+}
+
+}  // namespace hvd_p3

@@ -1,0 +1,204 @@
+#include "core/declaration.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <sstream>
+
+namespace hvd_p3 {
+namespace {
+
+constexpr uint32_t kWireVersion = 1;
+
+class Writer {
+ public:
+  template <typename T>
+  void Number(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  void Text(const std::string& text) {
+    Number<uint64_t>(text.size());
+    bytes_ += text;
+  }
+  std::string Take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+// After a read past the end every further read returns zero or nothing and ok() is false.
+class Reader {
+ public:
+  explicit Reader(const std::string& bytes) : bytes_(bytes) {}
+
+  bool ok() const { return ok_; }
+  template <typename T>
+  T Number() {
+    T value{};
+    if (!Has(sizeof(value))) return value;
+    std::memcpy(&value, bytes_.data() + position_, sizeof(value));
+    position_ += sizeof(value);
+    return value;
+  }
+  std::string Text() {
+    const uint64_t size = Number<uint64_t>();
+    if (!Has(size)) return {};
+    position_ += size;
+    return bytes_.substr(position_ - size, size);
+  }
+
+ private:
+  bool Has(uint64_t size) {
+    ok_ = ok_ && size <= bytes_.size() - position_;
+    return ok_;
+  }
+
+  const std::string& bytes_;
+  size_t position_ = 0;
+  bool ok_ = true;
+};
+
+void EncodeTensor(const TensorSpec& tensor, Writer* writer) {
+  writer->Text(tensor.name);
+  writer->Number(tensor.dtype);
+  writer->Number<uint64_t>(tensor.shape.size());
+  for (int64_t dimension : tensor.shape) writer->Number(dimension);
+  writer->Number(tensor.priority);
+  writer->Number(tensor.op);
+  writer->Number(tensor.prescale);
+  writer->Number(tensor.postscale);
+}
+
+TensorSpec DecodeTensor(Reader* reader) {
+  TensorSpec tensor;
+  tensor.name = reader->Text();
+  tensor.dtype = reader->Number<DataType>();
+  const uint64_t rank = reader->Number<uint64_t>();
+  for (uint64_t i = 0; i < rank && reader->ok(); ++i) {
+    tensor.shape.push_back(reader->Number<int64_t>());
+  }
+  tensor.priority = reader->Number<int64_t>();
+  tensor.op = reader->Number<ReduceOp>();
+  tensor.prescale = reader->Number<double>();
+  tensor.postscale = reader->Number<double>();
+  return tensor;
+}
+
+// "float32[2] on ranks 0, 2; float32[3] on rank 1", from what each rank has.
+std::string ByRank(const std::vector<std::string>& values) {
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<size_t>> ranks;
+  for (size_t rank = 0; rank < values.size(); ++rank) {
+    if (ranks[values[rank]].empty()) order.push_back(values[rank]);
+    ranks[values[rank]].push_back(rank);
+  }
+  std::ostringstream text;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const std::vector<size_t>& owners = ranks[order[i]];
+    text << (i ? "; " : "") << order[i] << " on rank" << (owners.size() > 1 ? "s " : " ");
+    for (size_t j = 0; j < owners.size(); ++j) text << (j ? ", " : "") << owners[j];
+  }
+  return text.str();
+}
+
+// Describes one property of every rank's declaration; an error if they are not all equal.
+Status RequireEqual(const std::vector<GroupDeclaration>& by_rank, const std::string& what,
+                    const std::string& remedy,
+                    const std::function<std::string(const GroupDeclaration&)>& property) {
+  std::vector<std::string> values;
+  for (const GroupDeclaration& declaration : by_rank) values.push_back(property(declaration));
+  if (std::all_of(values.begin(), values.end(),
+                  [&](const std::string& value) { return value == values.front(); })) {
+    return {};
+  }
+  return {StatusCode::kMismatch,
+          "ranks disagree about " + what + ": " + ByRank(values) + ". " + remedy};
+}
+
+}  // namespace
+
+std::string EncodeDeclarations(const std::vector<GroupDeclaration>& declarations) {
+  Writer writer;
+  writer.Number(kWireVersion);
+  writer.Number<uint64_t>(declarations.size());
+  for (const GroupDeclaration& declaration : declarations) {
+    writer.Text(declaration.name);
+    writer.Number(declaration.slice_bytes);
+    writer.Number(declaration.credit_bytes);
+    writer.Number<uint64_t>(declaration.tensors.size());
+    for (const TensorSpec& tensor : declaration.tensors) EncodeTensor(tensor, &writer);
+  }
+  return writer.Take();
+}
+
+Status DecodeDeclarations(const std::string& bytes, std::vector<GroupDeclaration>* declarations) {
+  const Status malformed(StatusCode::kMismatch,
+                         "a rank sent a tensor declaration that this hvd_p3 cannot read; install "
+                         "the same version of hvd_p3 on all hosts");
+  Reader reader(bytes);
+  if (reader.Number<uint32_t>() != kWireVersion) return malformed;
+  const uint64_t groups = reader.Number<uint64_t>();
+  for (uint64_t i = 0; i < groups && reader.ok(); ++i) {
+    GroupDeclaration declaration;
+    declaration.name = reader.Text();
+    declaration.slice_bytes = reader.Number<int64_t>();
+    declaration.credit_bytes = reader.Number<int64_t>();
+    const uint64_t tensors = reader.Number<uint64_t>();
+    for (uint64_t j = 0; j < tensors && reader.ok(); ++j) {
+      declaration.tensors.push_back(DecodeTensor(&reader));
+    }
+    declarations->push_back(std::move(declaration));
+  }
+  return reader.ok() ? Status() : malformed;
+}
+
+Status CompareDeclarations(const std::vector<GroupDeclaration>& by_rank) {
+  const std::string same_settings = "Launch all ranks with the same setting.";
+  Status status = RequireEqual(by_rank, "HVD_P3_SLICE_BYTES", same_settings, [](const auto& group) {
+    return std::to_string(group.slice_bytes);
+  });
+  if (!status.ok()) return status;
+  status = RequireEqual(by_rank, "HVD_P3_CREDIT_BYTES", same_settings,
+                        [](const auto& group) { return std::to_string(group.credit_bytes); });
+  if (!status.ok()) return status;
+
+  const std::string same_program =
+      "Every rank must reduce the same tensors: build the same model on all ranks.";
+  const std::string in_group = " of '" + by_rank.front().name + "'";
+  status = RequireEqual(
+      by_rank, "the number of tensors" + in_group, same_program,
+      [](const auto& group) { return std::to_string(group.tensors.size()) + " tensors"; });
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < by_rank.front().tensors.size(); ++i) {
+    status = RequireEqual(by_rank, "the name of tensor " + std::to_string(i) + in_group,
+                          same_program,
+                          [&](const auto& group) { return "'" + group.tensors[i].name + "'"; });
+    if (!status.ok()) return status;
+    status = RequireEqual(by_rank, "tensor '" + by_rank.front().tensors[i].name + "'" + in_group,
+                          same_program,
+                          [&](const auto& group) { return Describe(group.tensors[i]); });
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status CompareWithEarlier(const GroupDeclaration& earlier, const GroupDeclaration& now) {
+  const auto refuse = [&](const std::string& before, const std::string& after) {
+    return Status(StatusCode::kInvalidArgument,
+                  "the name '" + now.name + "' stood for " + before + " before and now for " +
+                      after + "; give every tensor a name of its own");
+  };
+  if (earlier.tensors.size() != now.tensors.size()) {
+    return refuse(std::to_string(earlier.tensors.size()) + " tensors",
+                  std::to_string(now.tensors.size()));
+  }
+  for (size_t i = 0; i < now.tensors.size(); ++i) {
+    const std::string before = "'" + earlier.tensors[i].name + "' " + Describe(earlier.tensors[i]);
+    const std::string after = "'" + now.tensors[i].name + "' " + Describe(now.tensors[i]);
+    if (before != after) return refuse(before, after);
+  }
+  return {};
+}
+
+}  // namespace hvd_p3

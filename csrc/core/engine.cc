@@ -1,0 +1,437 @@
+#include "core/engine.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/clock.h"
+
+namespace hvd_p3 {
+namespace {
+
+// Bits of the first word of a round. A rank raises a flag by clearing its bit, since the ranks'
+// words are combined by AND.
+constexpr uint64_t kExchangeWanted = 1;
+constexpr uint64_t kShutdownWanted = 2;
+
+constexpr size_t kFlagsWord = 0;
+constexpr size_t kFinishedWord = 1;
+constexpr size_t kReadyWords = 2;
+
+// A rank whose state has not changed since the last round joins the next one after a delay that
+// doubles from the first to the second of these, so that ranks with disjoint ready sets do not spin.
+constexpr int64_t kFirstRoundDelayNs = 100'000;
+constexpr int64_t kLastRoundDelayNs = 1'000'000;
+
+// Waiting for the network: yield for this long after the last progress, then sleep for a time that
+// grows
+// with the time waited, from the first to the second of these.
+constexpr int64_t kYieldNs = 20'000;
+constexpr int64_t kFirstSleepNs = 20'000;
+constexpr int64_t kLastSleepNs = 200'000;
+
+// The kernel may delay a timed sleep by this much; its default of 50 us exceeds our shortest sleep.
+constexpr unsigned long kTimerSlackNs = 1'000;
+
+}  // namespace
+
+Engine::Engine(const EngineOptions& options, std::unique_ptr<ControlChannel> control,
+               std::unique_ptr<Transport> transport)
+    : options_(options),
+      control_(std::move(control)),
+      transport_(std::move(transport)),
+      rank_(control_->rank()),
+      size_(control_->size()),
+      trace_(options.trace, options.trace_capacity),
+      agreement_(control_->size()),
+      schedule_(options.credit_bytes),
+      thread_([this] { Run(); }) {}
+
+Engine::~Engine() { Shutdown(0.0); }
+
+Status Engine::DeclareGroup(const std::string& name, const std::vector<TensorSpec>& tensors,
+                            std::vector<TensorHandle>* handles) {
+  GroupDeclaration declaration{name, tensors, options_.slice_bytes, options_.credit_bytes};
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto known = groups_.find(name);
+  if (known != groups_.end()) {
+    const Status same = CompareWithEarlier(known->second->declaration, declaration);
+    if (!same.ok()) return same;
+  } else {
+    auto group = std::make_unique<Group>(std::move(declaration));
+    first_handle_[name] = static_cast<TensorHandle>(tensors_by_handle_.size());
+    for (Tensor& tensor : group->tensors) tensors_by_handle_.push_back(&tensor);
+    new_groups_.push_back(group.get());
+    groups_[name] = std::move(group);
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    handles->push_back(first_handle_[name] + static_cast<TensorHandle>(i));
+  }
+  return {};
+}
+
+void Engine::Submit(TensorHandle handle, Submission submission) {
+  Status refusal;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (ended_) {
+      refusal = end_status_;
+    } else if (handle < 0 || handle >= static_cast<TensorHandle>(tensors_by_handle_.size())) {
+      refusal = Status(StatusCode::kInvalidArgument,
+                       "no tensor was declared with handle " + std::to_string(handle));
+    } else {
+      inbox_.emplace_back(tensors_by_handle_[static_cast<size_t>(handle)], std::move(submission));
+    }
+  }
+  if (refusal.ok()) {
+    work_arrived_.notify_one();
+  } else {
+    submission.done(refusal);
+  }
+}
+
+void Engine::Shutdown(double timeout_s) {
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    shutdown_requested_ = true;
+    work_arrived_.notify_one();
+    thread_ended_.wait_for(lock, std::chrono::duration<double>(timeout_s), [this] { return ended_; });
+    abandon_ = true;
+    work_arrived_.notify_one();
+  }
+  const std::lock_guard<std::mutex> join_lock(join_mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+void Engine::Run() {
+  prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);
+  while (true) {
+    bool progressed = AdmitSubmissions();
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (abandon_ && failure_.ok()) {
+        failure_ = Status(StatusCode::kShutdown, "hvd_p3 was shut down on this rank");
+      }
+    }
+    if (failure_.ok()) progressed |= PollDeviceEvents();
+    if (failure_.ok()) progressed |= PollSlices();
+    if (failure_.ok()) progressed |= PollNegotiation();
+    if (!failure_.ok() || (stopping_ && in_flight_.empty())) break;
+    WaitForWork(progressed);
+  }
+  Status reason = failure_;
+  if (reason.ok()) {
+    reason = Status(StatusCode::kShutdown,
+                    "hvd_p3 was shut down: a rank called hvd_p3.shutdown() or ended its program");
+  } else {
+    control_->Abort();
+    transport_->Abort();
+  }
+  FailEverything(reason);
+}
+
+bool Engine::AdmitSubmissions() {
+  std::vector<std::pair<Tensor*, Submission>> submissions;
+  std::vector<Group*> groups;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    submissions.swap(inbox_);
+    groups.swap(new_groups_);
+  }
+  for (Group* group : groups) agreement_.Add(group);
+  for (auto& [tensor, submission] : submissions) {
+    const TensorSpec& spec = tensor->group->spec(*tensor);
+    if (!tensor->group->failure.ok()) {
+      submission.done(tensor->group->failure);
+      continue;
+    }
+    if (tensor->state != Tensor::State::kIdle) {
+      submission.done(Status(StatusCode::kInvalidArgument,
+                             "tensor '" + spec.name +
+                                 "' was submitted again before its previous all-reduce completed; "
+                                 "wait for the result first, or use another name"));
+      continue;
+    }
+    tensor->submission = std::move(submission);
+    statistics_.Hold(2 * spec.bytes());
+    unfinished_.push_back(tensor);
+    Record(TraceKind::kSubmitted, spec, 0, spec.bytes());
+    if (tensor->submission.ready != nullptr) {
+      tensor->state = Tensor::State::kAwaiting;
+      awaiting_.push_back(tensor);
+    } else {
+      tensor->state = Tensor::State::kReady;
+      news_ = true;
+    }
+  }
+  return !submissions.empty();
+}
+
+bool Engine::PollDeviceEvents() {
+  const auto reached = std::partition(awaiting_.begin(), awaiting_.end(), [](Tensor* tensor) {
+    return !tensor->submission.ready->Reached();
+  });
+  if (reached == awaiting_.end()) return false;
+  for (auto tensor = reached; tensor != awaiting_.end(); ++tensor) {
+    (*tensor)->state = Tensor::State::kReady;
+  }
+  awaiting_.erase(reached, awaiting_.end());
+  news_ = true;
+  return true;
+}
+
+bool Engine::PollSlices() {
+  bool progressed = false;
+  for (size_t i = 0; i < in_flight_.size();) {
+    bool done = in_flight_[i].collective == nullptr;
+    if (!done) {
+      const Status status = in_flight_[i].collective->Test(&done);
+      if (!status.ok()) {
+        Fail(status);
+        return true;
+      }
+    }
+    if (!done) {
+      ++i;
+      continue;
+    }
+    const ScheduledSlice finished = in_flight_[i].scheduled;
+    in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(i));
+    FinishSlice(finished);
+    progressed = true;
+  }
+  return progressed;
+}
+
+bool Engine::PollNegotiation() {
+  if (phase_ == Phase::kIdle) {
+    if (!WantsRound()) return false;
+    StartRound();
+    return true;
+  }
+  bool done = false;
+  const Status status = negotiation_->Test(&done);
+  if (!status.ok()) {
+    Fail(status);
+    return true;
+  }
+  if (!done) return false;
+  negotiation_.reset();
+  if (phase_ == Phase::kRound) {
+    phase_ = Phase::kIdle;
+    FinishRound();
+  } else {
+    phase_ = Phase::kIdle;
+    FinishExchange();
+  }
+  return true;
+}
+
+bool Engine::WantsRound() const {
+  if (stopping_) return false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (shutdown_requested_) return true;
+  }
+  if (unfinished_.size() == awaiting_.size()) return false;
+  return news_ || NowNanoseconds() >= next_round_ns_;
+}
+
+void Engine::StartRound() {
+  uint64_t flags = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (shutdown_requested_) flags |= kShutdownWanted;
+  }
+  words_.assign(kReadyWords + static_cast<size_t>((agreement_.num_tensors() + 63) / 64), 0);
+  for (const Tensor* tensor : unfinished_) {
+    if (!tensor->group->sent) flags |= kExchangeWanted;
+    if (!tensor->group->agreed() || tensor->state != Tensor::State::kReady) continue;
+    const uint64_t id = static_cast<uint64_t>(tensor->group->first_agreed_id + tensor->index);
+    words_[kReadyWords + id / 64] |= uint64_t{1} << (id % 64);
+  }
+  words_[kFlagsWord] = ~flags;
+  words_[kFinishedWord] = finished_slots_;
+  if (news_) round_delay_ns_ = kFirstRoundDelayNs;
+  news_ = false;
+  const Status status = control_->StartAnd(&words_, &negotiation_);
+  if (!status.ok()) return Fail(status);
+  phase_ = Phase::kRound;
+}
+
+void Engine::FinishRound() {
+  statistics_.RoundFinished();
+  next_round_ns_ = NowNanoseconds() + round_delay_ns_;
+  round_delay_ns_ = std::min(2 * round_delay_ns_, kLastRoundDelayNs);
+  const uint64_t flags = ~words_[kFlagsWord];
+  schedule_.Finished(words_[kFinishedWord]);
+  finished_slots_ &= ~words_[kFinishedWord];
+  if (flags & kShutdownWanted) {
+    stopping_ = true;  // no rank starts anything after this round; what is in flight ends
+    return;
+  }
+  for (size_t word = kReadyWords; word < words_.size(); ++word) {
+    for (uint64_t bits = words_[word]; bits != 0; bits &= bits - 1) {
+      const int64_t id =
+          static_cast<int64_t>(64 * (word - kReadyWords)) + __builtin_ctzll(bits);
+      Tensor* tensor = agreement_.tensor(id);
+      const Group& group = *tensor->group;
+      tensor->state = Tensor::State::kScheduled;
+      tensor->slices_left = static_cast<int64_t>(
+          group.slices_of_tensor[static_cast<size_t>(tensor->index)].size());
+      for (const QueuedSlice& queued : schedule_.TensorReady(tensor)) {
+        const SliceMember& first = group.slices[static_cast<size_t>(queued.slice)].members.front();
+        Record(TraceKind::kQueued, group.declaration.tensors[static_cast<size_t>(first.tensor)],
+               first.offset, queued.bytes);
+      }
+    }
+  }
+  for (const ScheduledSlice& scheduled : schedule_.StartNext()) {
+    StartSlice(scheduled);
+    if (!failure_.ok()) return;
+  }
+  if (flags & kExchangeWanted) StartExchange();
+}
+
+void Engine::StartExchange() {
+  exchanged_.clear();
+  const Status status =
+      control_->StartAllGather(agreement_.TakeUnsent(), &exchanged_, &negotiation_);
+  if (!status.ok()) return Fail(status);
+  phase_ = Phase::kExchange;
+}
+
+void Engine::FinishExchange() {
+  std::vector<Group*> settled;
+  const Status status = agreement_.Merge(exchanged_, &settled);
+  if (!status.ok()) return Fail(status);
+  for (const Group* group : settled) {
+    if (group->failure.ok()) continue;
+    const std::vector<Tensor*> unfinished = unfinished_;
+    for (Tensor* tensor : unfinished) {
+      if (tensor->group == group) Complete(tensor, group->failure, false);
+    }
+  }
+  news_ = true;  // the ready tensors of newly agreed groups
+}
+
+void Engine::StartSlice(const ScheduledSlice& scheduled) {
+  const Group& group = *scheduled.group;
+  const Slice& slice = group.slices[static_cast<size_t>(scheduled.slice)];
+  const SliceMember& first = slice.members.front();
+  const TensorSpec& spec = group.declaration.tensors[static_cast<size_t>(first.tensor)];
+
+  SliceReduction reduction;
+  reduction.dtype = spec.dtype;
+  reduction.prescale = spec.prescale;
+  reduction.postscale = spec.op == ReduceOp::kAverage ? spec.postscale / size_ : spec.postscale;
+  reduction.device = group.tensors[static_cast<size_t>(first.tensor)].submission.device;
+  for (const SliceMember& member : slice.members) {
+    const Submission& submission = group.tensors[static_cast<size_t>(member.tensor)].submission;
+    const int64_t offset_bytes = member.offset * ElementBytes(spec.dtype);
+    reduction.segments.push_back({static_cast<const char*>(submission.input) + offset_bytes,
+                                  static_cast<char*>(submission.output) + offset_bytes,
+                                  member.count});
+  }
+
+  bytes_in_flight_ += slice.bytes;
+  statistics_.SliceStarted();
+  Record(TraceKind::kStarted, spec, first.offset, slice.bytes);
+  InFlight in_flight{scheduled, nullptr};
+  if (slice.bytes > 0) {
+    const Status status = transport_->Start(reduction, &in_flight.collective);
+    if (!status.ok()) Fail(status);
+  }
+  in_flight_.push_back(std::move(in_flight));
+}
+
+void Engine::FinishSlice(const ScheduledSlice& scheduled) {
+  Group& group = *scheduled.group;
+  const Slice& slice = group.slices[static_cast<size_t>(scheduled.slice)];
+  const SliceMember& first = slice.members.front();
+  bytes_in_flight_ -= slice.bytes;
+  statistics_.SliceFinished(slice.bytes);
+  Record(TraceKind::kFinished, group.declaration.tensors[static_cast<size_t>(first.tensor)],
+         first.offset, slice.bytes);
+  finished_slots_ |= uint64_t{1} << scheduled.slot;
+  news_ = true;
+  for (const SliceMember& member : slice.members) {
+    Tensor* tensor = &group.tensors[static_cast<size_t>(member.tensor)];
+    if (--tensor->slices_left == 0) Complete(tensor, Status(), false);
+  }
+}
+
+void Engine::Complete(Tensor* tensor, const Status& status, bool buffers_in_use) {
+  const TensorSpec& spec = tensor->group->spec(*tensor);
+  // Idle before the callback runs: it may make another thread submit the tensor again.
+  Submission submission = std::move(tensor->submission);
+  tensor->submission = Submission();
+  tensor->state = Tensor::State::kIdle;
+  unfinished_.erase(std::find(unfinished_.begin(), unfinished_.end(), tensor));
+  awaiting_.erase(std::remove(awaiting_.begin(), awaiting_.end(), tensor), awaiting_.end());
+  statistics_.Hold(-2 * spec.bytes());
+  Record(TraceKind::kCompleted, spec, 0, spec.bytes());
+  if (buffers_in_use) buffers_in_use_.push_back(submission.buffers);
+  submission.done(status);
+}
+
+void Engine::Fail(Status status) {
+  if (failure_.ok()) failure_ = std::move(status);
+}
+
+void Engine::FailEverything(const Status& status) {
+  AdmitSubmissions();
+  const bool buffers_in_use = !in_flight_.empty();
+  while (!unfinished_.empty()) {
+    Tensor* tensor = unfinished_.back();
+    Complete(tensor, status, buffers_in_use && tensor->state == Tensor::State::kScheduled);
+  }
+  std::vector<std::pair<Tensor*, Submission>> late;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ended_ = true;
+    end_status_ = status;
+    late.swap(inbox_);
+    thread_ended_.notify_all();
+  }
+  for (auto& entry : late) entry.second.done(status);
+}
+
+void Engine::WaitForWork(bool progressed) {
+  const int64_t now = NowNanoseconds();
+  if (progressed) {
+    last_progress_ns_ = now;
+    return;
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!inbox_.empty() || abandon_) return;
+  const bool network = !in_flight_.empty() || phase_ != Phase::kIdle || !awaiting_.empty();
+  if (!network) {
+    const auto woken = [this] { return !inbox_.empty() || shutdown_requested_ || abandon_; };
+    if (unfinished_.empty()) {
+      work_arrived_.wait(lock, woken);
+    } else {
+      work_arrived_.wait_for(lock, std::chrono::nanoseconds(next_round_ns_ - now), woken);
+    }
+    last_progress_ns_ = NowNanoseconds();
+    return;
+  }
+  const int64_t waited = now - last_progress_ns_;
+  if (waited < kYieldNs) {
+    lock.unlock();
+    std::this_thread::yield();
+    return;
+  }
+  // Sleeping for a fraction of the time waited so far bounds the delay relative to the transfer.
+  const int64_t sleep = std::clamp(waited / 4, kFirstSleepNs, kLastSleepNs);
+  work_arrived_.wait_for(lock, std::chrono::nanoseconds(sleep));
+}
+
+void Engine::Record(TraceKind kind, const TensorSpec& tensor, int64_t offset, int64_t bytes) {
+  if (!trace_.enabled()) return;
+  trace_.Record({kind, 0, tensor.name, tensor.priority, offset, bytes, bytes_in_flight_});
+}
+
+}  // namespace hvd_p3

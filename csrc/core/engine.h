@@ -1,0 +1,146 @@
+// The priority tensor queue: one engine per process, with one thread that makes every communication
+// call. Tensors are declared once, then submitted each step; the engine agrees with the other ranks
+// on which are ready everywhere and all-reduces their slices, the most urgent first.
+//
+// Any thread may call any public method. Callbacks run on the engine thread and must not block.
+//
+// Invariants, see docs/architecture.md: I1 same collectives in the same order on all ranks; I2 the
+// most urgent globally ready slice starts first; I3 bytes in flight within the credit; I4 every
+// submission completes exactly once; I5 nothing stays pending after an error or shutdown; I6 no CPU
+// and no network use when nothing is submitted; I7 slicing independent of timing.
+#ifndef HVD_P3_CORE_ENGINE_H_
+#define HVD_P3_CORE_ENGINE_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/agreement.h"
+#include "core/group.h"
+#include "core/schedule.h"
+#include "core/statistics.h"
+#include "core/trace.h"
+#include "transport/transport.h"
+
+namespace hvd_p3 {
+
+struct EngineOptions {
+  int64_t slice_bytes = 256 * 1024;
+  int64_t credit_bytes = 1024 * 1024;
+  bool trace = false;
+  size_t trace_capacity = 1 << 20;  // events
+};
+
+class Engine {
+ public:
+  // Takes over both halves of the transport and starts the engine thread.
+  Engine(const EngineOptions& options, std::unique_ptr<ControlChannel> control,
+         std::unique_ptr<Transport> transport);
+  // Shuts down without waiting for other ranks.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const EngineOptions& options() const { return options_; }
+
+  // Declares the tensors that are sliced and fused together under this name. Does not communicate;
+  // ranks agree at the first submission. Declaring the same group again returns the same handles.
+  // Returns kInvalidArgument if the name stands for other tensors already.
+  Status DeclareGroup(const std::string& name, const std::vector<TensorSpec>& tensors,
+                      std::vector<TensorHandle>* handles);
+
+  // Starts one all-reduce of a declared tensor, whose previous one must have completed. Returns at
+  // once; `submission.done` reports the result or the error.
+  void Submit(TensorHandle handle, Submission submission);
+
+  // Ends the engine on all ranks: pending submissions everywhere complete with kShutdown. Waits up
+  // to `timeout_s` seconds for the other ranks to take part, then leaves without them.
+  void Shutdown(double timeout_s);
+
+  Statistics& statistics() { return statistics_; }
+  std::vector<TraceEvent> TakeTrace() { return trace_.Take(); }
+
+ private:
+  struct InFlight {
+    ScheduledSlice scheduled;
+    std::unique_ptr<Collective> collective;  // null: a slice without elements
+  };
+  enum class Phase { kIdle, kRound, kExchange };
+
+  // All below run on the engine thread.
+  void Run();
+  bool AdmitSubmissions();
+  bool PollDeviceEvents();
+  bool PollSlices();
+  bool PollNegotiation();
+  bool WantsRound() const;
+  void StartRound();
+  void FinishRound();
+  void StartExchange();
+  void FinishExchange();
+  void StartSlice(const ScheduledSlice& scheduled);
+  void FinishSlice(const ScheduledSlice& scheduled);
+  void Complete(Tensor* tensor, const Status& status, bool buffers_in_use);
+  void Fail(Status status);
+  void FailEverything(const Status& status);
+  void WaitForWork(bool progressed);
+  void Record(TraceKind kind, const TensorSpec& tensor, int64_t offset, int64_t bytes);
+
+  const EngineOptions options_;
+  const std::unique_ptr<ControlChannel> control_;
+  const std::unique_ptr<Transport> transport_;
+  const int rank_;
+  const int size_;
+  Trace trace_;
+  Statistics statistics_;
+
+  // Shared between threads, guarded by mutex_.
+  mutable std::mutex mutex_;
+  std::mutex join_mutex_;
+  std::condition_variable work_arrived_;
+  std::condition_variable thread_ended_;
+  std::map<std::string, std::unique_ptr<Group>> groups_;
+  std::deque<Tensor*> tensors_by_handle_;
+  std::map<std::string, TensorHandle> first_handle_;  // by group name
+  std::vector<Group*> new_groups_;
+  std::vector<std::pair<Tensor*, Submission>> inbox_;
+  bool shutdown_requested_ = false;
+  bool abandon_ = false;  // leave without waiting for other ranks
+  bool ended_ = false;
+  Status end_status_;  // why the engine ended
+
+  // Owned by the engine thread.
+  Agreement agreement_;
+  Schedule schedule_;
+  std::vector<Tensor*> unfinished_;  // submitted and not completed
+  std::vector<Tensor*> awaiting_;    // of those, the ones whose device event is not reached
+  std::vector<InFlight> in_flight_;
+  uint64_t finished_slots_ = 0;  // finished here, not yet reported in a round that completed
+  int64_t bytes_in_flight_ = 0;
+  Phase phase_ = Phase::kIdle;
+  std::vector<uint64_t> words_;
+  std::vector<std::string> exchanged_;
+  std::unique_ptr<Collective> negotiation_;
+  bool news_ = false;  // something happened here that other ranks do not know
+  bool stopping_ = false;
+  Status failure_;
+  int64_t next_round_ns_ = 0;   // a round without news starts no earlier
+  int64_t round_delay_ns_ = 0;
+  int64_t last_progress_ns_ = 0;
+  std::vector<std::shared_ptr<void>> buffers_in_use_;  // of collectives that cannot be cancelled
+
+  std::thread thread_;  // last: starts when all the rest is constructed
+};
+
+}  // namespace hvd_p3
+
+#endif  // HVD_P3_CORE_ENGINE_H_

@@ -1,0 +1,35 @@
+#include "core/global_engine.h"
+
+#include <mutex>
+#include <utility>
+
+namespace hvd_p3 {
+namespace {
+
+struct Holder {
+  std::mutex mutex;
+  std::shared_ptr<Engine> engine;
+};
+
+// Never destroyed: TensorFlow threads may still ask for the engine while the process exits.
+Holder& TheHolder() {
+  static Holder* const holder = new Holder;
+  return *holder;
+}
+
+}  // namespace
+
+std::shared_ptr<Engine> GlobalEngine() {
+  Holder& holder = TheHolder();
+  const std::lock_guard<std::mutex> lock(holder.mutex);
+  return holder.engine;
+}
+
+void SetGlobalEngine(std::shared_ptr<Engine> engine) {
+  Holder& holder = TheHolder();
+  const std::lock_guard<std::mutex> lock(holder.mutex);
+  // `engine` now holds the previous one, which is destroyed after the lock is released.
+  std::swap(holder.engine, engine);
+}
+
+}  // namespace hvd_p3

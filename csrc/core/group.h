@@ -1,0 +1,73 @@
+// A declared group of tensors and what this rank knows about it. Created by DeclareGroup on any
+// thread; the fields below the line are owned by the engine thread afterwards.
+#ifndef HVD_P3_CORE_GROUP_H_
+#define HVD_P3_CORE_GROUP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/declaration.h"
+#include "core/slicer.h"
+#include "core/status.h"
+#include "transport/transport.h"
+
+namespace hvd_p3 {
+
+// Identifies a declared tensor on this rank; not the same number on other ranks.
+using TensorHandle = int64_t;
+
+// One all-reduce of a declared tensor.
+struct Submission {
+  const void* input = nullptr;
+  void* output = nullptr;  // as large as the input, not overlapping it
+  Device device;
+  std::unique_ptr<Event> ready;  // null: the input is complete already
+  // Keeps both buffers alive. Released after `done`, or never, if the engine fails while a
+  // collective that it cannot cancel may still write to the output.
+  std::shared_ptr<void> buffers;
+  // Called exactly once, on the engine thread, or by Submit itself if the engine has stopped.
+  std::function<void(const Status&)> done;
+};
+
+struct Group;
+
+struct Tensor {
+  Group* group = nullptr;
+  int32_t index = 0;  // in the group
+  // ---------------------------------------------------------------------------------------------
+  enum class State {
+    kIdle,       // nothing submitted
+    kAwaiting,   // submitted; the device has not written the input yet
+    kReady,      // the input is complete on this rank
+    kScheduled,  // globally ready: the schedule of all ranks holds its slices
+  };
+  State state = State::kIdle;
+  Submission submission;
+  int64_t slices_left = 0;
+};
+
+struct Group {
+  GroupDeclaration declaration;
+  std::vector<Tensor> tensors;  // never resized: tensors are referred to by address
+  // ---------------------------------------------------------------------------------------------
+  bool sent = false;             // the other ranks have received this rank's declaration
+  Status failure;                // not OK: the ranks disagree, nothing of this group can be reduced
+  int64_t first_agreed_id = -1;  // agreed id of the first tensor, -1 before all ranks agreed
+  std::vector<Slice> slices;     // planned once agreed
+  std::vector<std::vector<int64_t>> slices_of_tensor;
+
+  explicit Group(GroupDeclaration declared);
+  // Computes `slices` and `slices_of_tensor` from the declaration.
+  void Plan();
+  const TensorSpec& spec(const Tensor& tensor) const {
+    return declaration.tensors[static_cast<size_t>(tensor.index)];
+  }
+  bool agreed() const { return first_agreed_id >= 0; }
+};
+
+}  // namespace hvd_p3
+
+#endif  // HVD_P3_CORE_GROUP_H_

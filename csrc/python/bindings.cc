@@ -1,0 +1,201 @@
+// The Python module hvd_p3._engine. Only translates: arguments into engine calls, statuses into
+// exceptions. Every call that can block releases the GIL.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/engine.h"
+#include "core/global_engine.h"
+#include "core/ticket.h"
+#include "transport/in_process.h"
+#include "transport/mpi.h"
+
+namespace py = pybind11;
+
+namespace hvd_p3 {
+namespace {
+
+// Becomes hvd_p3._engine.EngineError, a RuntimeError.
+class EngineError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+void ThrowIfError(const Status& status) {
+  if (status.ok()) return;
+  if (status.code() == StatusCode::kInvalidArgument) throw py::value_error(status.message());
+  throw EngineError(status.message());
+}
+
+std::shared_ptr<Engine> RunningEngine() {
+  std::shared_ptr<Engine> engine = GlobalEngine();
+  if (engine == nullptr) throw EngineError("hvd_p3 is not initialised; call hvd_p3.init() first");
+  return engine;
+}
+
+DataType ParseDataType(const std::string& name) {
+  const auto dtype = DataTypeFromName(name);
+  if (!dtype) {
+    throw py::value_error("dtype " + name +
+                          " cannot be reduced; use float16, bfloat16, float32, float64, int32 or "
+                          "int64");
+  }
+  return *dtype;
+}
+
+EngineOptions MakeOptions(int64_t slice_bytes, int64_t credit_bytes, bool trace) {
+  EngineOptions options;
+  options.slice_bytes = slice_bytes;
+  options.credit_bytes = credit_bytes;
+  options.trace = trace;
+  return options;
+}
+
+void StartMpi(int64_t slice_bytes, int64_t credit_bytes, bool trace) {
+  std::unique_ptr<ControlChannel> control;
+  std::unique_ptr<Transport> transport;
+  ThrowIfError(MakeMpiTransport(&control, &transport));
+  SetGlobalEngine(std::make_shared<Engine>(MakeOptions(slice_bytes, credit_bytes, trace),
+                                           std::move(control), std::move(transport)));
+}
+
+// Holds back the slices of a single-rank engine, for tests of overlap.
+class SliceGate {
+ public:
+  // Slices from this sequence number on do not complete; -1 holds none.
+  void HoldFrom(int64_t sequence) { hold_from_ = sequence; }
+  bool Holds(int64_t sequence) const {
+    const int64_t from = hold_from_;
+    return from >= 0 && sequence >= from;
+  }
+
+ private:
+  std::atomic<int64_t> hold_from_{-1};
+};
+
+std::shared_ptr<SliceGate> StartSingleRank(int64_t slice_bytes, int64_t credit_bytes, bool trace) {
+  auto gate = std::make_shared<SliceGate>();
+  InProcessOptions options;
+  options.slice_held = [gate](int64_t sequence) { return gate->Holds(sequence); };
+  InProcessWorld world(options);
+  SetGlobalEngine(std::make_shared<Engine>(MakeOptions(slice_bytes, credit_bytes, trace),
+                                           world.MakeControlChannel(0), world.MakeTransport(0)));
+  return gate;
+}
+
+void Stop(double timeout_s) {
+  const std::shared_ptr<Engine> engine = GlobalEngine();
+  if (engine == nullptr) return;
+  engine->Shutdown(timeout_s);
+  SetGlobalEngine(nullptr);
+}
+
+using TensorArguments =
+    std::tuple<std::string, std::string, std::vector<int64_t>, int64_t, std::string, double, double>;
+
+std::vector<TensorHandle> DeclareGroup(const std::string& name,
+                                       const std::vector<TensorArguments>& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const auto& [tensor, dtype, shape, priority, op, prescale, postscale] : tensors) {
+    if (op != "sum" && op != "average") {
+      throw py::value_error("op must be 'sum' or 'average', received '" + op + "'");
+    }
+    specs.push_back({tensor, ParseDataType(dtype), shape, priority,
+                     op == "sum" ? ReduceOp::kSum : ReduceOp::kAverage, prescale, postscale});
+  }
+  std::vector<TensorHandle> handles;
+  ThrowIfError(RunningEngine()->DeclareGroup(name, specs, &handles));
+  return handles;
+}
+
+py::dict StatisticsDict() {
+  const StatisticsSnapshot snapshot = RunningEngine()->statistics().Snapshot();
+  py::dict result;
+  result["slices"] = snapshot.slices;
+  result["bytes"] = snapshot.bytes;
+  result["negotiation_rounds"] = snapshot.negotiation_rounds;
+  result["communication_seconds"] = 1e-9 * static_cast<double>(snapshot.communication_ns);
+  result["forward_wait_seconds"] = 1e-9 * static_cast<double>(snapshot.forward_wait_ns);
+  result["held_bytes"] = snapshot.held_bytes;
+  return result;
+}
+
+std::vector<py::dict> TakeTrace() {
+  std::vector<py::dict> events;
+  for (const TraceEvent& event : RunningEngine()->TakeTrace()) {
+    py::dict entry;
+    entry["kind"] = TraceKindName(event.kind);
+    entry["time_ns"] = event.time_ns;
+    entry["tensor"] = event.tensor;
+    entry["priority"] = event.priority;
+    entry["offset"] = event.offset;
+    entry["bytes"] = event.bytes;
+    entry["bytes_in_flight"] = event.bytes_in_flight;
+    events.push_back(std::move(entry));
+  }
+  return events;
+}
+
+// The caller keeps both arrays alive until the ticket is done.
+std::shared_ptr<Ticket> Submit(TensorHandle handle, const py::buffer& input,
+                               const py::buffer& output) {
+  const py::buffer_info in = input.request();
+  const py::buffer_info out = output.request(/*writable=*/true);
+  if (in.size * in.itemsize != out.size * out.itemsize) {
+    throw py::value_error("input and output must have the same number of bytes");
+  }
+  auto ticket = std::make_shared<Ticket>();
+  Submission submission;
+  submission.input = in.ptr;
+  submission.output = out.ptr;
+  submission.done = [ticket](const Status& status) { ticket->Complete(status); };
+  RunningEngine()->Submit(handle, std::move(submission));
+  return ticket;
+}
+
+void Wait(Ticket& ticket, double timeout_s) {
+  Status status;
+  bool done = false;
+  {
+    const py::gil_scoped_release release;
+    done = ticket.Wait(timeout_s, &status);
+  }
+  if (!done) {
+    throw EngineError("the all-reduce was not complete after " + std::to_string(timeout_s) + " s");
+  }
+  ThrowIfError(status);
+}
+
+}  // namespace
+}  // namespace hvd_p3
+
+PYBIND11_MODULE(_engine, module) {
+  using namespace hvd_p3;
+  module.doc() = "The C++ engine of hvd_p3: one priority tensor queue per process.";
+  py::register_exception<EngineError>(module, "EngineError", PyExc_RuntimeError);
+
+  py::class_<Ticket, std::shared_ptr<Ticket>>(module, "Ticket")
+      .def("wait", &Wait, py::arg("timeout_s"));
+  py::class_<SliceGate, std::shared_ptr<SliceGate>>(module, "SliceGate")
+      .def("hold_from", &SliceGate::HoldFrom, py::arg("sequence"));
+
+  module.def("check_mpi", [] { ThrowIfError(CheckMpi()); });
+  module.def("start_mpi", &StartMpi, py::arg("slice_bytes"), py::arg("credit_bytes"),
+             py::arg("trace"), py::call_guard<py::gil_scoped_release>());
+  module.def("start_single_rank", &StartSingleRank, py::arg("slice_bytes"),
+             py::arg("credit_bytes"), py::arg("trace"));
+  module.def("stop", &Stop, py::arg("timeout_s"), py::call_guard<py::gil_scoped_release>());
+  module.def("is_running", [] { return GlobalEngine() != nullptr; });
+  module.def("declare_group", &DeclareGroup, py::arg("name"), py::arg("tensors"));
+  module.def("submit", &Submit, py::arg("handle"), py::arg("input"), py::arg("output"));
+  module.def("statistics", &StatisticsDict);
+  module.def("take_trace", &TakeTrace);
+}

@@ -1,0 +1,135 @@
+#include "tensorflow/gradient_slot.h"
+
+#include <utility>
+
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/errors.h"
+
+namespace hvd_p3 {
+namespace {
+
+absl::Status ToTensorFlow(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return absl::OkStatus();
+    case StatusCode::kInvalidArgument:
+      return absl::InvalidArgumentError(status.message());
+    case StatusCode::kMismatch:
+      return absl::FailedPreconditionError(status.message());
+    case StatusCode::kTransport:
+      return absl::UnavailableError(status.message());
+    case StatusCode::kShutdown:
+      return absl::AbortedError(status.message());
+  }
+  return absl::InternalError(status.message());
+}
+
+// What the engine reads and writes until the all-reduce is over.
+struct PushedBuffers {
+  tensorflow::Tensor gradient;
+  tensorflow::Tensor output;
+};
+
+}  // namespace
+
+absl::Status GradientSlot::Push(const std::shared_ptr<Engine>& engine, TensorHandle handle,
+                                const tensorflow::Tensor& gradient,
+                                const tensorflow::Tensor& output,
+                                std::vector<tensorflow::Tensor> context) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (pending_) {
+      return absl::FailedPreconditionError(
+          "tensor '" + name_ + "' was pushed while its previous gradient was not applied yet");
+    }
+    pending_ = true;
+    reduced_ = false;
+    engine_ = engine;
+    result_ = {absl::OkStatus(), output, std::move(context)};
+  }
+  auto buffers = std::make_shared<PushedBuffers>(PushedBuffers{gradient, output});
+  Submission submission;
+  submission.input = buffers->gradient.data();
+  submission.output = buffers->output.data();
+  submission.buffers = buffers;
+  Ref();  // released by the callback
+  submission.done = [this](const Status& status) {
+    Reduced(ToTensorFlow(status));
+    Unref();
+  };
+  engine->Submit(handle, std::move(submission));
+  return absl::OkStatus();
+}
+
+bool GradientSlot::pending() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return pending_;
+}
+
+void GradientSlot::Pull(PullDone done) {
+  Pulled pulled;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!pending_) {
+      pulled.status = absl::FailedPreconditionError("tensor '" + name_ +
+                                                    "' was pulled without having been pushed");
+    } else if (!reduced_) {
+      waiting_ = std::move(done);
+      return;
+    } else {
+      pulled = Take();
+    }
+  }
+  done(pulled);
+}
+
+void GradientSlot::CancelPull(bool drop) {
+  PullDone waiting;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    waiting = std::exchange(waiting_, nullptr);
+    if (drop && pending_) {
+      if (reduced_) {
+        Take();
+      } else {
+        dropped_ = true;
+      }
+    }
+  }
+  if (!waiting) return;
+  waiting({absl::CancelledError("the step was cancelled while it waited for tensor '" + name_ + "'"),
+           {},
+           {}});
+}
+
+GradientSlot::Pulled GradientSlot::Take() {
+  pending_ = false;
+  dropped_ = false;
+  return std::exchange(result_, {});
+}
+
+void GradientSlot::NoteArrival() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!pending_ || reduced_ || blocked_) return;
+  blocked_ = true;
+  engine_->statistics().ReaderBlocked();
+}
+
+void GradientSlot::Reduced(const absl::Status& status) {
+  PullDone waiting;
+  Pulled pulled;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    reduced_ = true;
+    result_.status = status;
+    if (blocked_) engine_->statistics().ReaderReleased();
+    blocked_ = false;
+    waiting = std::exchange(waiting_, nullptr);
+    if (waiting || dropped_) pulled = Take();
+  }
+  if (waiting) waiting(pulled);
+}
+
+std::string GradientSlot::DebugString() const { return "hvd_p3 slot of tensor '" + name_ + "'"; }
+
+}  // namespace hvd_p3

@@ -1,0 +1,71 @@
+// The TensorFlow resource behind one tensor: what was pushed and not yet pulled. Each tensor has a
+// slot of its own as the input of its ops, so that TensorFlow's automatic control dependencies order
+// only ops on the same tensor. Any thread may call any method.
+#ifndef HVD_P3_TENSORFLOW_GRADIENT_SLOT_H_
+#define HVD_P3_TENSORFLOW_GRADIENT_SLOT_H_
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/engine.h"
+#include "tensorflow/core/framework/resource_base.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace hvd_p3 {
+
+// The container of TensorFlow's resource manager in which all slots live, by name.
+constexpr char kSlotContainer[] = "hvd-p3";
+
+class GradientSlot : public tensorflow::ResourceBase {
+ public:
+  struct Pulled {
+    absl::Status status;
+    tensorflow::Tensor reduced;
+    std::vector<tensorflow::Tensor> context;
+  };
+  using PullDone = std::function<void(const Pulled&)>;
+
+  explicit GradientSlot(std::string name) : name_(std::move(name)) {}
+
+  // Starts the all-reduce of `gradient` into `output`, a buffer of the same type and shape. Keeps
+  // `context`, for example the step's learning rate, for the pull.
+  absl::Status Push(const std::shared_ptr<Engine>& engine, TensorHandle handle,
+                    const tensorflow::Tensor& gradient, const tensorflow::Tensor& output,
+                    std::vector<tensorflow::Tensor> context);
+
+  // True from a push until the pull that takes its result has started.
+  bool pending() const;
+
+  // Calls `done` with what was pushed, once it is reduced; at once if it is already.
+  void Pull(PullDone done);
+
+  // Makes a pull that waits call back with an error. What was pushed stays for a later pull, unless
+  // `drop`: then the slot is free again once the all-reduce is over.
+  void CancelPull(bool drop);
+
+  // The forward pass has come to where it needs this tensor. Counts as waiting until reduced.
+  void NoteArrival();
+
+  std::string DebugString() const override;
+
+ private:
+  void Reduced(const absl::Status& status);
+  Pulled Take();  // requires mutex_
+
+  const std::string name_;
+  mutable std::mutex mutex_;
+  bool pending_ = false;  // pushed and not pulled
+  bool reduced_ = false;  // of the pushed gradient, the result or an error is there
+  bool dropped_ = false;  // nobody will pull what was pushed
+  bool blocked_ = false;  // the forward pass is counted as waiting
+  std::shared_ptr<Engine> engine_;
+  Pulled result_;
+  PullDone waiting_;
+};
+
+}  // namespace hvd_p3
+
+#endif  // HVD_P3_TENSORFLOW_GRADIENT_SLOT_H_

@@ -1,0 +1,183 @@
+// The CPU kernels of the custom ops, see ops.cc.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/engine.h"
+#include "core/global_engine.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_op_kernel.h"
+#include "tensorflow/gradient_slot.h"
+
+namespace hvd_p3 {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::OpInputList;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::core::RefCountPtr;
+
+absl::Status FindSlot(OpKernelContext* context, RefCountPtr<GradientSlot>* slot) {
+  return tensorflow::LookupResource(context, tensorflow::HandleFromInput(context, 0), slot);
+}
+
+absl::Status FindEngine(std::shared_ptr<Engine>* engine) {
+  *engine = GlobalEngine();
+  if (*engine != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError("hvd_p3 is not initialised; call hvd_p3.init() first");
+}
+
+class SlotOp : public tensorflow::ResourceOpKernel<GradientSlot> {
+ public:
+  explicit SlotOp(OpKernelConstruction* construction)
+      : ResourceOpKernel<GradientSlot>(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("shared_name", &slot_name_));
+  }
+
+ private:
+  absl::Status CreateResource(GradientSlot** slot) override {
+    *slot = new GradientSlot(slot_name_);
+    return absl::OkStatus();
+  }
+
+  std::string slot_name_;
+};
+
+class PushOp : public OpKernel {
+ public:
+  explicit PushOp(OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("tensor_handle", &tensor_handle_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    RefCountPtr<GradientSlot> slot;
+    OP_REQUIRES_OK(context, FindSlot(context, &slot));
+    std::shared_ptr<Engine> engine;
+    OP_REQUIRES_OK(context, FindEngine(&engine));
+    const Tensor& gradient = context->input(1);
+    Tensor output;
+    OP_REQUIRES_OK(context, context->allocate_temp(gradient.dtype(), gradient.shape(), &output));
+    OpInputList kept;
+    OP_REQUIRES_OK(context, context->input_list("context", &kept));
+    OP_REQUIRES_OK(context, slot->Push(engine, tensor_handle_, gradient, output,
+                                       std::vector<Tensor>(kept.begin(), kept.end())));
+  }
+
+ private:
+  tensorflow::int64 tensor_handle_ = 0;
+};
+
+class IsPendingOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    RefCountPtr<GradientSlot> slot;
+    OP_REQUIRES_OK(context, FindSlot(context, &slot));
+    Tensor* pending = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, {}, &pending));
+    pending->scalar<bool>()() = slot->pending();
+  }
+};
+
+// Pulls for `context`, and calls `done` when the outputs are set or the step is cancelled. After a
+// cancellation the slot keeps the gradient for a later pull, or drops it if `one_shot`.
+void PullInto(OpKernelContext* context, RefCountPtr<GradientSlot> slot, bool one_shot,
+              AsyncOpKernel::DoneCallback done) {
+  // Shared by the pull and the cancellation, which may run at the same time in two threads.
+  const std::shared_ptr<GradientSlot> shared(slot.release(),
+                                             [](GradientSlot* owned) { owned->Unref(); });
+  tensorflow::CancellationManager* manager = context->cancellation_manager();
+  tensorflow::CancellationToken token = tensorflow::CancellationManager::kInvalidToken;
+  if (manager != nullptr) {
+    token = manager->get_cancellation_token();
+    const auto cancel = [shared, one_shot] { shared->CancelPull(one_shot); };
+    if (!manager->RegisterCallback(token, cancel)) {
+      if (one_shot) cancel();
+      context->CtxFailure(absl::CancelledError("the step was cancelled"));
+      return done();
+    }
+  }
+  shared->Pull([context, manager, token, done](const GradientSlot::Pulled& pulled) {
+    // TryDeregister does not wait for a cancellation that is running, which may be this very call.
+    if (manager != nullptr) manager->TryDeregisterCallback(token);
+    if (!pulled.status.ok()) {
+      context->CtxFailure(pulled.status);
+    } else {
+      context->set_output(0, pulled.reduced);
+      for (size_t i = 0; i < pulled.context.size(); ++i) {
+        context->set_output(static_cast<int>(i) + 1, pulled.context[i]);
+      }
+    }
+    done();
+  });
+}
+
+class PullOp : public AsyncOpKernel {
+ public:
+  using AsyncOpKernel::AsyncOpKernel;
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    RefCountPtr<GradientSlot> slot;
+    OP_REQUIRES_OK_ASYNC(context, FindSlot(context, &slot), done);
+    PullInto(context, std::move(slot), /*one_shot=*/false, std::move(done));
+  }
+};
+
+class AllReduceOp : public AsyncOpKernel {
+ public:
+  explicit AllReduceOp(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("tensor_handle", &tensor_handle_));
+  }
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    RefCountPtr<GradientSlot> slot;
+    OP_REQUIRES_OK_ASYNC(context, FindSlot(context, &slot), done);
+    std::shared_ptr<Engine> engine;
+    OP_REQUIRES_OK_ASYNC(context, FindEngine(&engine), done);
+    const Tensor& tensor = context->input(1);
+    Tensor output;
+    OP_REQUIRES_OK_ASYNC(context, context->allocate_temp(tensor.dtype(), tensor.shape(), &output),
+                         done);
+    OP_REQUIRES_OK_ASYNC(context, slot->Push(engine, tensor_handle_, tensor, output, {}), done);
+    PullInto(context, std::move(slot), /*one_shot=*/true, std::move(done));
+  }
+
+ private:
+  tensorflow::int64 tensor_handle_ = 0;
+};
+
+class ArrivalOp : public OpKernel {
+ public:
+  explicit ArrivalOp(OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("slot_names", &slot_names_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    for (const std::string& name : slot_names_) {
+      GradientSlot* slot = nullptr;
+      if (!context->resource_manager()->Lookup(kSlotContainer, name, &slot).ok()) continue;
+      const tensorflow::core::ScopedUnref release(slot);
+      slot->NoteArrival();
+    }
+  }
+
+ private:
+  std::vector<std::string> slot_names_;
+};
+
+#define HVD_P3_CPU(op) Name(op).Device(tensorflow::DEVICE_CPU)
+REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3Slot"), SlotOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3Push"), PushOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3IsPending"), IsPendingOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3Pull"), PullOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3AllReduce"), AllReduceOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3Arrival"), ArrivalOp);
+
+}  // namespace
+}  // namespace hvd_p3

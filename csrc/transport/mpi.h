@@ -1,0 +1,24 @@
+// The MPI transport: negotiation and slices in host memory, on communicators of their own.
+// Needs MPI initialised with MPI_THREAD_MULTIPLE, which Horovod does. Made on any thread by a
+// collective call of all ranks; used by the engine thread.
+#ifndef HVD_P3_TRANSPORT_MPI_H_
+#define HVD_P3_TRANSPORT_MPI_H_
+
+#include <memory>
+#include <string>
+
+#include "core/status.h"
+#include "transport/transport.h"
+
+namespace hvd_p3 {
+
+// OK if MPI can be used from the engine thread now; otherwise says what is missing.
+Status CheckMpi();
+
+// Collective over all ranks of MPI_COMM_WORLD.
+Status MakeMpiTransport(std::unique_ptr<ControlChannel>* control,
+                        std::unique_ptr<Transport>* transport);
+
+}  // namespace hvd_p3
+
+#endif  // HVD_P3_TRANSPORT_MPI_H_

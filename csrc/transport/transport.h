@@ -1,0 +1,78 @@
+// What the engine needs from a library that moves bytes. All methods are called by the engine
+// thread of one process only.
+//
+// Two parts: ControlChannel carries the small messages of negotiation between host memories (MPI);
+// Transport carries the slices, in host memory (MPI) or in device memory (NCCL). Collectives that
+// start in the same order on all ranks match; an implementation must accept several in flight.
+#ifndef HVD_P3_TRANSPORT_TRANSPORT_H_
+#define HVD_P3_TRANSPORT_TRANSPORT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "core/types.h"
+
+namespace hvd_p3 {
+
+// Tells whether work that another party enqueued has reached a point, for example a CUDA event
+// recorded on TensorFlow's compute stream behind the kernel that writes a gradient.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool Reached() = 0;
+};
+
+// One member of a slice: reduce `count` elements from `input` to `output`. The buffers do not
+// overlap, lie on the collective's device, and stay valid until the collective is done.
+struct Segment {
+  const void* input = nullptr;
+  void* output = nullptr;
+  int64_t count = 0;
+};
+
+// output = postscale * sum over ranks(prescale * input), for all segments as one message.
+struct SliceReduction {
+  std::vector<Segment> segments;
+  DataType dtype = DataType::kFloat32;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  Device device;
+};
+
+// A collective in flight. Destroying one that is not done is allowed only after Abort.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+  // Makes progress without blocking; sets `*done` once the outputs are complete on this rank, on
+  // the device's stream where the buffers are device memory.
+  virtual Status Test(bool* done) = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual Status Start(const SliceReduction& reduction, std::unique_ptr<Collective>* collective) = 0;
+  // Gives up everything in flight. No method but the destructor is called afterwards.
+  virtual void Abort() = 0;
+};
+
+class ControlChannel {
+ public:
+  virtual ~ControlChannel() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // Starts an in-place bitwise AND of `words` over all ranks; the vector must stay where it is
+  // until done. At most one is in flight.
+  virtual Status StartAnd(std::vector<uint64_t>* words, std::unique_ptr<Collective>* collective) = 0;
+  // Starts the exchange of one byte string per rank; `*all` has `size()` entries once done.
+  virtual Status StartAllGather(const std::string& mine, std::vector<std::string>* all,
+                                std::unique_ptr<Collective>* collective) = 0;
+  virtual void Abort() = 0;
+};
+
+}  // namespace hvd_p3
+
+#endif  // HVD_P3_TRANSPORT_TRANSPORT_H_

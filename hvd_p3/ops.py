@@ -1,0 +1,224 @@
+"""The TensorFlow ops of the engine: slot, push, pull, all-reduce.
+
+Each tensor has a `Slot`, a TensorFlow resource that is the first input of its ops. TensorFlow orders
+stateful ops on the same resource and no others, so ops on different tensors run in any order.
+"""
+
+import os
+import threading
+
+import horovod.tensorflow as horovod
+import tensorflow as tf
+
+from hvd_p3 import _engine, process
+
+_library = tf.load_op_library(os.path.join(os.path.dirname(__file__), "_tensorflow_ops.so"))
+
+REDUCIBLE_DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.int32, tf.int64)
+_OP_NAMES = {horovod.Sum: "sum", horovod.Average: "average"}
+_CONTAINER = "hvd-p3"  # as in gradient_slot.h
+
+
+class TensorSpec:
+    """What ranks agree on before a tensor is reduced.
+
+    Args:
+        name: str. Shown in errors and traces; must be the same on all ranks.
+        dtype: `tf.DType`, one of `REDUCIBLE_DTYPES`.
+        shape: Fully defined shape.
+        priority: int. Position of the first use in the forward pass; 0 is the most urgent.
+        op: `hvd_p3.Sum` or `hvd_p3.Average`.
+        prescale: float. Factor before the reduction.
+        postscale: float. Factor after it.
+
+    Raises:
+        TypeError: If the dtype cannot be reduced.
+        ValueError: If the shape is not fully defined, or op is another one.
+    """
+
+    def __init__(self, name, dtype, shape, priority, op, prescale=1.0, postscale=1.0):
+        dtype = tf.as_dtype(dtype)
+        if dtype not in REDUCIBLE_DTYPES:
+            raise TypeError(
+                f"Tensor '{name}' has dtype {dtype.name}, which cannot be reduced. Use one of "
+                f"{', '.join(each.name for each in REDUCIBLE_DTYPES)}."
+            )
+        shape = tf.TensorShape(shape)
+        if not shape.is_fully_defined():
+            raise ValueError(
+                f"Tensor '{name}' needs a shape that is fully known when the function is traced. "
+                f"Received: shape={shape}"
+            )
+        if op not in _OP_NAMES:
+            raise ValueError(
+                f"op must be hvd_p3.Sum or hvd_p3.Average for tensor '{name}'. Received: op={op!r}"
+            )
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+        self.priority = priority
+        self.op = op
+        self.prescale = float(prescale)
+        self.postscale = float(postscale)
+
+    def to_engine(self):
+        return (
+            self.name,
+            self.dtype.name,
+            self.shape.as_list(),
+            self.priority,
+            _OP_NAMES[self.op],
+            self.prescale,
+            self.postscale,
+        )
+
+
+def declare_group(name, specs):
+    """Declares tensors that are sliced and fused together.
+
+    Args:
+        name: str. The same on all ranks.
+        specs: List of `TensorSpec`, in the same order on all ranks.
+
+    Returns:
+        A list of int handles for `push` and `all_reduce_slot`.
+    """
+    return _engine.declare_group(name, [spec.to_engine() for spec in specs])
+
+
+class Slot:
+    """Holds what was pushed for one tensor and not pulled yet.
+
+    Args:
+        name: str, unique in the process.
+    """
+
+    def __init__(self, name):
+        self.name = name
+        with tf.init_scope(), tf.device("CPU:0"):
+            self.handle = _library.hvd_p3_slot(container=_CONTAINER, shared_name=name)
+
+
+def push(slot, gradient, context, tensor_handle):
+    """Starts the all-reduce of a gradient and returns at once.
+
+    Args:
+        slot: `Slot`, with nothing pending.
+        gradient: Tensor of the declared dtype and shape.
+        context: List of tensors, returned by the pull of this push.
+        tensor_handle: int, from `declare_group`.
+    """
+    with tf.device("CPU:0"):
+        _library.hvd_p3_push(slot.handle, gradient, context, tensor_handle=tensor_handle)
+
+
+def is_pending(slot):
+    """Returns a bool tensor on the host: whether something was pushed and not pulled."""
+    with tf.device("CPU:0"):
+        return _library.hvd_p3_is_pending(slot.handle)
+
+
+def pull(slot, dtype, shape, context_dtypes):
+    """Waits, without blocking a thread, for the pushed gradient to be reduced.
+
+    Returns:
+        The reduced gradient and the list of context tensors.
+    """
+    with tf.device("CPU:0"):
+        reduced, context = _library.hvd_p3_pull(
+            slot.handle, T=dtype, context_types=list(context_dtypes)
+        )
+    reduced = tf.ensure_shape(reduced, shape)
+    return reduced, context
+
+
+def all_reduce_slot(slot, tensor, tensor_handle):
+    """Push and pull in one: returns the reduced tensor."""
+    with tf.device("CPU:0"):
+        return _library.hvd_p3_all_reduce(slot.handle, tensor, tensor_handle=tensor_handle)
+
+
+def note_arrival(slots, after):
+    """Notes when the tensors `after` exist: from then on the program waits for these slots.
+
+    Call in a function that is being traced; the op is kept although nothing depends on it.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    with tf.control_dependencies(after), tf.device("CPU:0"):
+        arrival = _library.hvd_p3_arrival(slot_names=[slot.name for slot in slots])
+    graph.control_outputs.append(arrival)
+
+
+# What all_reduce has declared, for its gradient: tensor handle to spec.
+_declared = {}
+_slots = {}
+_lock = threading.Lock()
+
+
+def all_reduce(
+    tensor, name, priority=0, op=horovod.Average, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Reduces a tensor over all ranks through the priority queue. Differentiable.
+
+    Works eagerly, in `tf.function`, `tf.cond` and `tf.while_loop`. A name can be in flight once at
+    a time.
+
+    Args:
+        tensor: Dense tensor or variable of a dtype in `REDUCIBLE_DTYPES`, with the same fully
+            defined shape on all ranks.
+        name: str. Identifies the tensor on all ranks.
+        priority: int. 0 is the most urgent.
+        op: `hvd_p3.Average` or `hvd_p3.Sum`.
+        prescale_factor: float. Applied before the reduction.
+        postscale_factor: float. Applied after it.
+
+    Returns:
+        A tensor of the same dtype and shape.
+
+    Raises:
+        TypeError: If the dtype cannot be reduced.
+        ValueError: If the shape is not fully defined, or `op` is another one, or `name` stood for
+            another tensor before.
+
+    Example:
+
+    ```python
+    mean = hvd_p3.ops.all_reduce(tf.constant([1.0, 2.0]), name="statistics", priority=5)
+    ```
+    """
+    process.current()
+    tensor = tf.convert_to_tensor(tensor)
+    spec = TensorSpec(
+        name, tensor.dtype, tensor.shape, priority, op, prescale_factor, postscale_factor
+    )
+    if process.current().reduction == process.HOROVOD:
+        return horovod.allreduce(
+            tensor,
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            name=name,
+        )
+    (tensor_handle,) = declare_group(name, [spec])
+    with _lock:
+        _declared[tensor_handle] = spec
+        if name not in _slots:
+            _slots[name] = Slot("tensor/" + name)
+        slot = _slots[name]
+    return all_reduce_slot(slot, tensor, tensor_handle)
+
+
+@tf.RegisterGradient("HvdP3AllReduce")
+def _all_reduce_gradient(operation, upstream):
+    """The gradient of a sum over ranks with respect to one rank's part is the sum over ranks of the
+    upstream gradients; scales carry over, since the reduction is linear."""
+    spec = _declared[operation.get_attr("tensor_handle")]
+    reduced = all_reduce(
+        upstream,
+        name=spec.name + "/gradient",
+        priority=spec.priority,
+        op=spec.op,
+        prescale_factor=spec.prescale,
+        postscale_factor=spec.postscale,
+    )
+    return None, reduced

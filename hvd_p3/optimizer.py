@@ -1,0 +1,227 @@
+"""`DistributedOptimizer`: a Keras optimizer whose gradients are reduced over all ranks."""
+
+import contextlib
+import functools
+
+import horovod.tensorflow as horovod
+import keras
+import tensorflow as tf
+
+from hvd_p3 import process
+from hvd_p3.overlap import eligibility
+from hvd_p3.overlap.overlapped_updates import OverlappedUpdates
+from hvd_p3.reduction import GradientReducer, dense
+
+_STATE = "_hvd_p3_state"
+
+
+def DistributedOptimizer(  # noqa: N802  (Horovod's name)
+    optimizer, name=None, op=horovod.Average, gradient_predivide_factor=1.0
+):
+    """Makes a Keras optimizer reduce its gradients over all ranks before it applies them.
+
+    The optimizer itself is changed and returned: it stays an instance of its class with its state
+    and configuration. Gradients are reduced within the step (immediate mode) until
+    `hvd_p3.callbacks.P3Callback` turns overlapped mode on.
+
+    Method: Priority-based Parameter Propagation (Jayarajan et al., 2019), section 4.
+
+    Args:
+        optimizer: `keras.optimizers.Optimizer` that is not distributed yet.
+        name: Optional str, the same on all ranks. Shown in errors and traces.
+        op: `hvd_p3.Average` (default) or `hvd_p3.Sum`.
+        gradient_predivide_factor: float > 0. Gradients are divided by it before the sum and
+            multiplied by it after, to keep float16 sums in range. Needs `op=hvd_p3.Average`.
+
+    Returns:
+        The same optimizer.
+
+    Raises:
+        TypeError: If `optimizer` is no Keras optimizer.
+        ValueError: If hvd_p3 is not initialised, the optimizer is distributed already, or `op` or
+            `gradient_predivide_factor` is out of range.
+
+    Example:
+
+    ```python
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.01 * hvd_p3.size()))
+    model.compile(optimizer, loss="mse")
+    ```
+    """
+    process.current()
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise TypeError(
+            "DistributedOptimizer needs an instance of a Keras 3 optimizer, for example "
+            f"keras.optimizers.SGD(0.01). Received: {optimizer!r} of type {type(optimizer)}"
+        )
+    if is_distributed(optimizer):
+        raise ValueError(f"Optimizer '{optimizer.name}' is distributed already; wrap it once.")
+    if op not in (horovod.Average, horovod.Sum):
+        raise ValueError(f"op must be hvd_p3.Average or hvd_p3.Sum. Received: op={op!r}")
+    if not gradient_predivide_factor > 0:
+        raise ValueError(
+            "gradient_predivide_factor must be above 0. Received: "
+            f"gradient_predivide_factor={gradient_predivide_factor}"
+        )
+    if gradient_predivide_factor != 1.0 and op != horovod.Average:
+        raise ValueError(
+            "gradient_predivide_factor needs op=hvd_p3.Average. Received: "
+            f"gradient_predivide_factor={gradient_predivide_factor}, op={op!r}"
+        )
+    reducer = GradientReducer(
+        name, op, prescale=1.0 / gradient_predivide_factor, postscale=gradient_predivide_factor
+    )
+    wrapped_class = type(optimizer)
+    optimizer.__class__ = _distributed_class(wrapped_class)
+    optimizer.__dict__[_STATE] = _DistributedState(optimizer, wrapped_class, reducer)
+    return optimizer
+
+
+def is_distributed(optimizer):
+    """Returns whether `DistributedOptimizer` has wrapped this optimizer."""
+    return _STATE in vars(optimizer)
+
+
+@functools.cache
+def _distributed_class(wrapped_class):
+    # The same name and module, so that a saved model names the Keras class and loads without
+    # hvd_p3.
+    return type(
+        wrapped_class.__name__,
+        (_DistributedMethods, wrapped_class),
+        {
+            "__module__": wrapped_class.__module__,
+            "__doc__": wrapped_class.__doc__,
+            "_hvd_p3_wrapped_class": wrapped_class,
+        },
+    )
+
+
+class _DistributedState:
+    """What a distributed optimizer has beyond its Keras class."""
+
+    def __init__(self, optimizer, wrapped_class, reducer):
+        self.optimizer = optimizer
+        self.wrapped_class = wrapped_class
+        self.reducer = reducer
+        self.overlapped = None  # OverlappedUpdates once overlapped mode is on
+        self.shown_step = None  # (learning rate, iterations) of the update being applied late
+
+    def turn_overlap_on(self):
+        """Turns overlapped mode on; returns why not, or `None`."""
+        if self.overlapped is not None:
+            return None
+        reason = eligibility.reason_for_immediate_mode(self.optimizer, self.wrapped_class)
+        if reason is not None:
+            return reason
+        self.reducer.build(self.optimizer._trainable_variables)
+        self.overlapped = OverlappedUpdates(
+            self.optimizer, self.reducer, self._step_context, self._apply_late
+        )
+        return None
+
+    def _step_context(self):
+        """The hyper-parameters that the update of this step must see whenever it is applied."""
+        optimizer = self.optimizer
+        learning_rate = optimizer._get_current_learning_rate()
+        if isinstance(learning_rate, float):  # from a callable; float64 rounds once, as Keras does
+            learning_rate = tf.constant(learning_rate, tf.float64)
+        return [tf.convert_to_tensor(learning_rate), tf.convert_to_tensor(optimizer._iterations)]
+
+    def _apply_late(self, variable, gradient, context):
+        """What Keras's `apply` does for one variable, with the hyper-parameters of its step."""
+        optimizer = self.optimizer
+        with self._showing_step(context):
+            if optimizer.loss_scale_factor is not None:
+                gradient = gradient / optimizer.loss_scale_factor
+            optimizer._backend_apply_gradients([gradient], [variable])
+            if variable.constraint is not None:
+                variable.assign(variable.constraint(variable))
+
+    @contextlib.contextmanager
+    def _showing_step(self, step):
+        before, self.shown_step = self.shown_step, step
+        try:
+            yield
+        finally:
+            self.shown_step = before
+
+
+class _DistributedMethods:
+    """Mixed into the class of a distributed optimizer."""
+
+    def apply(self, grads, trainable_variables=None):
+        state = self.__dict__.get(_STATE)
+        if state is None or process.current().reduction == process.NOT_NEEDED:
+            return super().apply(grads, trainable_variables)
+        grads = list(grads)
+        if trainable_variables is None:
+            trainable_variables = self._trainable_variables
+        trainable_variables = list(trainable_variables)
+        if not self.built:
+            with keras.name_scope(self.name, caller=self):
+                self.build(trainable_variables)
+            self.built = True
+        if all(gradient is None for gradient in grads):
+            return super().apply(grads, trainable_variables)  # Keras explains the error
+        indices = [self._get_index(variable) for variable in trainable_variables]
+        gradients = {
+            index: dense(gradient)
+            for index, gradient in zip(indices, grads, strict=True)
+            if gradient is not None
+        }
+        state.reducer.build(self._trainable_variables)
+        state.reducer.record_forward_order(self._trainable_variables)
+        if state.overlapped is not None:
+            state.overlapped.push(gradients)
+            self._iterations.assign_add(1)
+            return None
+        reduced = state.reducer.reduce(gradients)
+        return super().apply([reduced.get(index) for index in indices], trainable_variables)
+
+    def turn_overlap_on(self):
+        """Turns overlapped mode on for functions traced from now on. Needs a built optimizer.
+
+        Returns:
+            `None`, or a str that says why this optimizer stays in immediate mode.
+        """
+        return self.__dict__[_STATE].turn_overlap_on()
+
+    def is_overlapped(self):
+        """Returns whether overlapped mode is on."""
+        return self.__dict__[_STATE].overlapped is not None
+
+    def settle(self):
+        """Applies the updates that overlapped mode has not applied yet."""
+        state = self.__dict__.get(_STATE)
+        if state is not None and state.overlapped is not None:
+            state.overlapped.guard_all()
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        plain = cls._hvd_p3_wrapped_class.from_config(config, custom_objects)
+        return DistributedOptimizer(plain)
+
+    def _get_current_learning_rate(self):
+        state = self.__dict__.get(_STATE)
+        if state is not None and state.shown_step is not None:
+            return state.shown_step[0]
+        return super()._get_current_learning_rate()
+
+    @property
+    def _iterations(self):
+        state = self.__dict__.get(_STATE)
+        if state is not None and state.shown_step is not None:
+            return state.shown_step[1]
+        return self.__dict__["_iterations"]
+
+    @_iterations.setter
+    def _iterations(self, value):
+        self.__dict__["_iterations"] = value
+
+    def _get_index(self, variable):
+        """The variable's position in the list with which the optimizer was built."""
+        for index, known in enumerate(self._trainable_variables):
+            if known is variable:
+                return index
+        return self._get_variable_index(variable)

@@ -1,0 +1,198 @@
+"""The life of hvd_p3 in one process: start, stop, and who the other ranks are."""
+
+import atexit
+import threading
+import warnings
+
+import horovod.tensorflow as horovod
+
+from hvd_p3 import _engine, configuration
+
+# How gradients are reduced in this process.
+NOT_NEEDED = "not needed"  # one rank
+ENGINE = "engine"  # the priority queue over MPI
+HOROVOD = "horovod"  # Horovod's own operations, where there is no MPI
+
+_NOT_INITIALIZED = "hvd_p3 is not initialised; call hvd_p3.init() first."
+
+
+class _Process:
+    """What init made. One instance, `_process`, guarded by `_lock`."""
+
+    def __init__(self, config, reduction):
+        self.config = config
+        self.reduction = reduction
+
+
+_lock = threading.Lock()
+_process = None
+_warned_about_gloo = False
+
+
+def init(comm=None, process_sets=None, **settings):
+    """Starts Horovod and the engine. Call once, at the start of the program, on all ranks.
+
+    Args:
+        comm: Must be `None`: hvd_p3 uses all ranks of the job. For parts of the job use
+            `process_sets`.
+        process_sets: As in `horovod.tensorflow.init`.
+        **settings: The settings of `docs/settings.md`, for example `slice_bytes` (int, bytes) or
+            `credit_bytes` (int, bytes). Each wins over its environment variable.
+
+    Raises:
+        TypeError: If an argument is no setting.
+        ValueError: If a setting is out of range, or `comm` is given.
+
+    Example:
+
+    ```python
+    import hvd_p3 as hvd
+    hvd.init(slice_bytes=128 * 1024)
+    print(hvd.rank(), "of", hvd.size())
+    ```
+    """
+    global _process, _warned_about_gloo
+    if comm is not None:
+        raise ValueError(
+            "hvd_p3.init uses all ranks of the job; leave `comm` out and use `process_sets` for "
+            f"parts of it. Received: comm={comm!r}"
+        )
+    config = configuration.load(settings)
+    with _lock:
+        if _process is not None:
+            if settings and config != _process.config:
+                raise ValueError(
+                    "hvd_p3 is initialised already with other settings; call hvd_p3.shutdown() "
+                    f"before init. Received: {settings}"
+                )
+            return
+        horovod.init(process_sets=process_sets)
+        if horovod.size() == 1:
+            _engine.start_single_rank(config.slice_bytes, config.credit_bytes, config.trace)
+            reduction = NOT_NEEDED
+        elif horovod.mpi_enabled():
+            _engine.start_mpi(config.slice_bytes, config.credit_bytes, config.trace)
+            reduction = ENGINE
+        else:
+            reduction = HOROVOD
+            if horovod.rank() == 0 and not _warned_about_gloo:
+                warnings.warn(
+                    "Horovod runs on Gloo, so gradients go through Horovod's own operations in "
+                    "immediate mode, without priorities. Launch with `horovodrun --mpi` to use "
+                    "the priority queue.",
+                    stacklevel=2,
+                )
+                _warned_about_gloo = True
+        _process = _Process(config, reduction)
+    # After Horovod's own, so that the engine stops before Horovod ends MPI.
+    atexit.register(shutdown)
+
+
+def shutdown():
+    """Stops the engine and Horovod on this rank; what is pending elsewhere fails with an error.
+
+    Example:
+
+    ```python
+    hvd_p3.shutdown()
+    ```
+    """
+    global _process
+    with _lock:
+        if _process is None:
+            return
+        _engine.stop(_process.config.shutdown_timeout_s)
+        _process = None
+        horovod.shutdown()
+    atexit.unregister(shutdown)
+
+
+def is_initialized():
+    """Returns whether `hvd_p3.init()` was called and `hvd_p3.shutdown()` was not."""
+    return _process is not None
+
+
+def current():
+    """Returns the process's `config` and `reduction`; raises `ValueError` before init."""
+    process = _process
+    if process is None:
+        raise ValueError(_NOT_INITIALIZED)
+    return process
+
+
+def rank():
+    """Returns this process's number in the job, from 0 to `size() - 1`."""
+    current()
+    return horovod.rank()
+
+
+def size():
+    """Returns the number of ranks in the job."""
+    current()
+    return horovod.size()
+
+
+def local_rank():
+    """Returns this process's number on its host, from 0 to `local_size() - 1`."""
+    current()
+    return horovod.local_rank()
+
+
+def local_size():
+    """Returns the number of ranks on this host."""
+    current()
+    return horovod.local_size()
+
+
+def cross_rank():
+    """Returns the number of this host among those that have this local rank."""
+    current()
+    return horovod.cross_rank()
+
+
+def cross_size():
+    """Returns the number of hosts that have this local rank."""
+    current()
+    return horovod.cross_size()
+
+
+def statistics():
+    """Returns the engine's counters since init.
+
+    Returns:
+        A dict: `slices` and `negotiation_rounds` (counts), `bytes` (payload reduced),
+        `communication_seconds` (wall time with a slice in flight), `forward_wait_seconds` (wall
+        time in which a forward pass waited for a reduction), `held_bytes` (buffers of unfinished
+        tensors now). All zero where the engine is not in use.
+
+    Example:
+
+    ```python
+    before = hvd_p3.statistics()["bytes"]
+    ```
+    """
+    current()
+    if not _engine.is_running():
+        names = ("slices", "bytes", "negotiation_rounds", "held_bytes")
+        seconds = ("communication_seconds", "forward_wait_seconds")
+        return dict.fromkeys(names, 0) | dict.fromkeys(seconds, 0.0)
+    return _engine.statistics()
+
+
+def take_trace():
+    """Returns and clears the engine's record of events; empty unless `trace` is set.
+
+    Returns:
+        A list of dicts in the order of events: `kind` (`"submitted"`, `"queued"`, `"started"`,
+        `"finished"` or `"completed"`), `time_ns` (steady clock), `tensor`, `priority`, `offset`
+        (elements), `bytes` and `bytes_in_flight`.
+
+    Example:
+
+    ```python
+    hvd_p3.init(trace=True)
+    order = [event["tensor"] for event in hvd_p3.take_trace() if event["kind"] == "started"]
+    ```
+    """
+    current()
+    return _engine.take_trace() if _engine.is_running() else []

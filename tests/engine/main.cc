@@ -1,0 +1,101 @@
+// Runs a scenario from standard input on in-process ranks and writes what happened as JSON. The
+// property tests in test_engine.py drive it; building it with a sanitizer runs them under it.
+#include <sys/resource.h>
+
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "core/engine.h"
+#include "rank_program.h"
+#include "scenario.h"
+#include "transport/in_process.h"
+
+namespace {
+
+int64_t CpuMicroseconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto total = [](const timeval& time) { return time.tv_sec * 1'000'000 + time.tv_usec; };
+  return total(usage.ru_utime) + total(usage.ru_stime);
+}
+
+hvd_p3::InProcessOptions MakeWorldOptions(const hvd_p3::Scenario& scenario) {
+  hvd_p3::InProcessOptions options;
+  options.size = scenario.ranks;
+  if (scenario.most_slice_delay_us > 0) {
+    options.slice_delay_us = [&scenario](int64_t sequence, int rank) {
+      const uint64_t mixed =
+          (scenario.seed + 131u * static_cast<uint64_t>(sequence) + static_cast<uint64_t>(rank)) *
+          0x9e3779b97f4a7c15u;
+      const uint64_t most = static_cast<uint64_t>(scenario.most_slice_delay_us);
+      return static_cast<int64_t>((mixed >> 32) % (most + 1));
+    };
+  }
+  options.slice_fails = [&scenario](int64_t sequence, int rank) {
+    return sequence == scenario.fail_sequence && rank == scenario.fail_rank;
+  };
+  return options;
+}
+
+int64_t Rounds(const std::vector<std::unique_ptr<hvd_p3::Engine>>& engines) {
+  int64_t rounds = 0;
+  for (const auto& engine : engines) rounds += engine->statistics().Snapshot().negotiation_rounds;
+  return rounds;
+}
+
+}  // namespace
+
+int main() {
+  using namespace hvd_p3;
+  const Scenario scenario = ParseScenario(std::cin);
+  EngineOptions options;
+  options.slice_bytes = scenario.slice_bytes;
+  options.credit_bytes = scenario.credit_bytes;
+  options.trace = true;
+
+  InProcessWorld world(MakeWorldOptions(scenario));
+  std::vector<std::unique_ptr<Engine>> engines;
+  std::vector<std::unique_ptr<RankProgram>> programs;
+  for (int rank = 0; rank < scenario.ranks; ++rank) {
+    engines.push_back(std::make_unique<Engine>(options, world.MakeControlChannel(rank),
+                                               world.MakeTransport(rank)));
+    programs.push_back(std::make_unique<RankProgram>(scenario, rank, engines.back().get()));
+  }
+
+  const auto on_all_ranks = [&](auto&& action) {
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < programs.size(); ++rank) {
+      threads.emplace_back([&action, rank] { action(rank); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  };
+  on_all_ranks([&](size_t rank) { programs[rank]->Run(); });
+  on_all_ranks([&](size_t rank) {
+    // The rank of an injected failure ends, as a program that sees the error would, and with it
+    // the others, which can no longer complete anything.
+    if (scenario.fail_rank >= 0) {
+      programs[rank]->Finish();
+      engines[rank]->Shutdown(0.2);
+    }
+    programs[rank]->Finish();
+  });
+
+  const int64_t rounds_before = Rounds(engines);
+  const int64_t cpu_before = CpuMicroseconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(scenario.idle_ms));
+  const int64_t idle_cpu_us = CpuMicroseconds() - cpu_before;
+  const int64_t idle_rounds = Rounds(engines) - rounds_before;
+
+  on_all_ranks([&](size_t rank) { engines[rank]->Shutdown(5.0); });
+  std::cout << "{\"idle_cpu_us\":" << idle_cpu_us << ",\"idle_rounds\":" << idle_rounds
+            << ",\"ranks\":[";
+  for (size_t rank = 0; rank < programs.size(); ++rank) {
+    if (rank > 0) std::cout << ",";
+    programs[rank]->Report(std::cout);
+  }
+  std::cout << "]}\n";
+  return 0;
+}

@@ -1,0 +1,197 @@
+#include "rank_program.h"
+
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "core/arithmetic.h"
+#include "core/clock.h"
+
+namespace hvd_p3 {
+namespace {
+
+constexpr double kPatienceS = 30.0;  // a submission that takes longer counts as hanging
+
+// After an injected failure the other ranks wait in vain; a program's launcher would end them.
+constexpr double kPatienceWithFailureS = 0.5;
+
+// A device event that is reached at a point in time.
+class TimedEvent : public Event {
+ public:
+  explicit TimedEvent(int64_t delay_us) : time_ns_(NowNanoseconds() + delay_us * 1000) {}
+  bool Reached() override { return NowNanoseconds() >= time_ns_; }
+
+ private:
+  const int64_t time_ns_;
+};
+
+// What a rank contributes: small integers, whose sums are exact in every element type.
+int64_t Contribution(int rank, int step, int tensor, int64_t element) {
+  return (element + 3 * tensor + step) % 5 + (rank % 4);
+}
+
+void Store(DataType dtype, int64_t value, char* target) {
+  const auto put = [target](auto typed) { std::memcpy(target, &typed, sizeof(typed)); };
+  switch (dtype) {
+    case DataType::kFloat16:
+      return put(FloatToFloat16(static_cast<float>(value)));
+    case DataType::kBFloat16:
+      return put(FloatToBFloat16(static_cast<float>(value)));
+    case DataType::kFloat32:
+      return put(static_cast<float>(value));
+    case DataType::kFloat64:
+      return put(static_cast<double>(value));
+    case DataType::kInt32:
+      return put(static_cast<int32_t>(value));
+    case DataType::kInt64:
+      return put(value);
+  }
+}
+
+std::vector<char> Filled(const TensorSpec& spec, int rank, int step, int tensor) {
+  std::vector<char> bytes(static_cast<size_t>(spec.bytes()));
+  const int64_t size = ElementBytes(spec.dtype);
+  for (int64_t i = 0; i < spec.num_elements(); ++i) {
+    Store(spec.dtype, Contribution(rank, step, tensor, i), bytes.data() + i * size);
+  }
+  return bytes;
+}
+
+// The reduction done the plain way: scale, add rank by rank, scale.
+std::vector<char> Expected(const TensorSpec& spec, int ranks, int step, int tensor) {
+  const int64_t count = spec.num_elements();
+  std::vector<char> total(static_cast<size_t>(spec.bytes()), 0);
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<char> part = Filled(spec, rank, step, tensor);
+    Scale(spec.dtype, part.data(), part.data(), count, spec.prescale);
+    AddInto(spec.dtype, part.data(), total.data(), count);
+  }
+  const double postscale =
+      spec.op == ReduceOp::kAverage ? spec.postscale / ranks : spec.postscale;
+  Scale(spec.dtype, total.data(), total.data(), count, postscale);
+  return total;
+}
+
+const char* CodeName(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk:
+      return "ok";
+    case StatusCode::kInvalidArgument:
+      return "invalid_argument";
+    case StatusCode::kMismatch:
+      return "mismatch";
+    case StatusCode::kTransport:
+      return "transport";
+    case StatusCode::kShutdown:
+      return "shutdown";
+  }
+  return "";
+}
+
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+}  // namespace
+
+RankProgram::RankProgram(const Scenario& scenario, int rank, Engine* engine)
+    : scenario_(scenario), rank_(rank), engine_(engine), specs_(scenario.tensors) {
+  const auto other_shape = scenario.shapes.find(rank);
+  if (other_shape != scenario.shapes.end()) {
+    specs_[static_cast<size_t>(other_shape->second.first)].shape = other_shape->second.second;
+  }
+  latest_.resize(specs_.size());
+}
+
+void RankProgram::Run() {
+  engine_->DeclareGroup("group", specs_, &handles_);
+  for (int step = 0; step < scenario_.steps; ++step) {
+    if (rank_ == scenario_.shutdown_rank && step == scenario_.shutdown_step) {
+      engine_->Shutdown(kPatienceS);
+    }
+    const auto submissions = scenario_.submissions.find({rank_, step});
+    if (submissions == scenario_.submissions.end()) continue;
+    for (const auto& [tensor, delay_us] : submissions->second) {
+      if (delay_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+      Reduction* previous = latest_[static_cast<size_t>(tensor)];
+      if (previous != nullptr) {
+        WaitFor(previous);
+        if (scenario_.fail_rank >= 0 && !(previous->completed && previous->status.ok())) return;
+      }
+      SubmitTensor(tensor, step);
+    }
+  }
+}
+
+void RankProgram::SubmitTensor(int tensor, int step) {
+  const TensorSpec& spec = specs_[static_cast<size_t>(tensor)];
+  auto reduction = std::make_unique<Reduction>();
+  reduction->tensor = tensor;
+  reduction->step = step;
+  reduction->input = Filled(spec, rank_, step, tensor);
+  reduction->output.resize(reduction->input.size());
+  Submission submission;
+  submission.input = reduction->input.data();
+  submission.output = reduction->output.data();
+  if (scenario_.most_event_delay_us > 0) {
+    const uint64_t mixed = (scenario_.seed + 977u * static_cast<uint64_t>(tensor + 31 * rank_)) *
+                           0x9e3779b97f4a7c15u;
+    const uint64_t most = static_cast<uint64_t>(scenario_.most_event_delay_us);
+    submission.ready =
+        std::make_unique<TimedEvent>(static_cast<int64_t>((mixed >> 32) % (most + 1)));
+  }
+  Ticket* ticket = &reduction->ticket;
+  submission.done = [ticket](const Status& status) { ticket->Complete(status); };
+  latest_[static_cast<size_t>(tensor)] = reduction.get();
+  reductions_.push_back(std::move(reduction));
+  engine_->Submit(handles_[static_cast<size_t>(tensor)], std::move(submission));
+}
+
+void RankProgram::WaitFor(Reduction* reduction) {
+  const double patience_s = scenario_.fail_rank >= 0 ? kPatienceWithFailureS : kPatienceS;
+  reduction->completed = reduction->ticket.Wait(patience_s, &reduction->status);
+}
+
+void RankProgram::Finish() {
+  for (const auto& reduction : reductions_) {
+    if (!reduction->completed) WaitFor(reduction.get());
+    if (!reduction->completed || !reduction->status.ok()) continue;
+    const TensorSpec& spec = specs_[static_cast<size_t>(reduction->tensor)];
+    reduction->correct = reduction->output == Expected(spec, scenario_.ranks, reduction->step,
+                                                       reduction->tensor);
+  }
+}
+
+void RankProgram::Report(std::ostream& output) {
+  output << "{\"reductions\":[";
+  const char* separator = "";
+  for (const auto& reduction : reductions_) {
+    output << separator << "{\"tensor\":" << reduction->tensor << ",\"step\":" << reduction->step
+           << ",\"completions\":" << reduction->ticket.completions()
+           << ",\"status\":" << Quoted(CodeName(reduction->status.code()))
+           << ",\"message\":" << Quoted(reduction->status.message())
+           << ",\"correct\":" << (reduction->correct ? "true" : "false") << "}";
+    separator = ",";
+  }
+  const StatisticsSnapshot statistics = engine_->statistics().Snapshot();
+  output << "],\"held_bytes\":" << statistics.held_bytes << ",\"slices\":" << statistics.slices
+         << ",\"trace\":[";
+  separator = "";
+  for (const TraceEvent& event : engine_->TakeTrace()) {
+    output << separator << "{\"kind\":" << Quoted(TraceKindName(event.kind))
+           << ",\"tensor\":" << Quoted(event.tensor) << ",\"priority\":" << event.priority
+           << ",\"offset\":" << event.offset << ",\"bytes\":" << event.bytes
+           << ",\"bytes_in_flight\":" << event.bytes_in_flight << "}";
+    separator = ",";
+  }
+  output << "]}";
+}
+
+}  // namespace hvd_p3

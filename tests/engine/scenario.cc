@@ -1,0 +1,72 @@
+#include "scenario.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+
+namespace hvd_p3 {
+namespace {
+
+TensorSpec ParseTensor(std::istream& line) {
+  TensorSpec tensor;
+  std::string dtype;
+  std::string op;
+  line >> tensor.name >> dtype >> tensor.priority >> op >> tensor.prescale >> tensor.postscale;
+  tensor.dtype = *DataTypeFromName(dtype);
+  tensor.op = op == "sum" ? ReduceOp::kSum : ReduceOp::kAverage;
+  for (int64_t dimension = 0; line >> dimension;) tensor.shape.push_back(dimension);
+  return tensor;
+}
+
+}  // namespace
+
+Scenario ParseScenario(std::istream& input) {
+  Scenario scenario;
+  for (std::string text; std::getline(input, text);) {
+    std::istringstream line(text);
+    std::string word;
+    if (!(line >> word)) continue;
+    if (word == "ranks") {
+      line >> scenario.ranks;
+    } else if (word == "steps") {
+      line >> scenario.steps;
+    } else if (word == "slice_bytes") {
+      line >> scenario.slice_bytes;
+    } else if (word == "credit_bytes") {
+      line >> scenario.credit_bytes;
+    } else if (word == "seed") {
+      line >> scenario.seed;
+    } else if (word == "most_slice_delay_us") {
+      line >> scenario.most_slice_delay_us;
+    } else if (word == "most_event_delay_us") {
+      line >> scenario.most_event_delay_us;
+    } else if (word == "idle_ms") {
+      line >> scenario.idle_ms;
+    } else if (word == "tensor") {  // name dtype priority op prescale postscale dimensions...
+      scenario.tensors.push_back(ParseTensor(line));
+    } else if (word == "submit") {  // rank step (tensor delay_us)...
+      int rank = 0;
+      int step = 0;
+      line >> rank >> step;
+      auto& list = scenario.submissions[{rank, step}];
+      std::pair<int, int64_t> entry;
+      while (line >> entry.first >> entry.second) list.push_back(entry);
+    } else if (word == "shape") {  // rank tensor dimensions...
+      int rank = 0;
+      line >> rank;
+      auto& [tensor, shape] = scenario.shapes[rank];
+      line >> tensor;
+      for (int64_t dimension = 0; line >> dimension;) shape.push_back(dimension);
+    } else if (word == "fail") {  // sequence rank
+      line >> scenario.fail_sequence >> scenario.fail_rank;
+    } else if (word == "shutdown") {  // rank step
+      line >> scenario.shutdown_rank >> scenario.shutdown_step;
+    } else {
+      std::cerr << "unknown word in scenario: " << text << "\n";
+      std::exit(2);
+    }
+  }
+  return scenario;
+}
+
+}  // namespace hvd_p3

@@ -1,0 +1,41 @@
+// What a test asks of the engine: which tensors, submitted when by which rank, and what goes wrong.
+// Read from text by ParseScenario; the words are listed there.
+#ifndef HVD_P3_TESTS_ENGINE_SCENARIO_H_
+#define HVD_P3_TESTS_ENGINE_SCENARIO_H_
+
+#include <cstdint>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/types.h"
+
+namespace hvd_p3 {
+
+struct Scenario {
+  int ranks = 1;
+  int steps = 1;
+  int64_t slice_bytes = 1024;
+  int64_t credit_bytes = 4096;
+  uint64_t seed = 0;
+  int64_t most_slice_delay_us = 0;  // random by sequence and rank, up to this
+  int64_t most_event_delay_us = 0;  // 0: no device events
+  int64_t idle_ms = 0;              // measure CPU time for this long after the last step
+  std::vector<TensorSpec> tensors;
+  // Tensor indices in the order of submission, and microseconds to wait before each.
+  std::map<std::pair<int, int>, std::vector<std::pair<int, int64_t>>> submissions;  // (rank, step)
+  std::map<int, std::pair<int, std::vector<int64_t>>> shapes;  // rank -> (tensor, its other shape)
+  int64_t fail_sequence = -1;  // this collective fails on `fail_rank`
+  int fail_rank = -1;
+  int shutdown_rank = -1;  // this rank shuts down before this step
+  int shutdown_step = -1;
+};
+
+// Stops the program with a message at a word that it does not know.
+Scenario ParseScenario(std::istream& input);
+
+}  // namespace hvd_p3
+
+#endif  // HVD_P3_TESTS_ENGINE_SCENARIO_H_
