@@ -90,7 +90,7 @@ def check_build(tensorflow_version):
             "--no-deps .` in its source folder, and do not import hvd_p3 from that folder unless "
             "you installed it with -e."
         ) from None
-    if build_info.TENSORFLOW_VERSION != tensorflow_version:
+    if tensorflow_version != build_info.TENSORFLOW_VERSION:
         raise ImportError(
             f"hvd_p3 was built for TensorFlow {build_info.TENSORFLOW_VERSION}, but TensorFlow "
             f"{tensorflow_version} was imported: {_REBUILD}."

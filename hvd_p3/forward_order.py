@@ -2,8 +2,8 @@
 
 When a training step is traced, TensorFlow creates the ops of the forward pass in the order of the
 program. The first op in the graph that takes a variable's resource is its first use, whether it
-reads the variable directly or is a loop, a branch or a function that does. So the order is right for
-functional graphs, shared layers and subclassed models alike.
+reads the variable directly or is a loop, a branch or a function that does. So the order is right
+for functional graphs, shared layers and subclassed models alike.
 
 Method: Priority-based Parameter Propagation (Jayarajan et al., 2019), section 4.
 """

@@ -1,7 +1,8 @@
 """The TensorFlow ops of the engine: slot, push, pull, all-reduce.
 
-Each tensor has a `Slot`, a TensorFlow resource that is the first input of its ops. TensorFlow orders
-stateful ops on the same resource and no others, so ops on different tensors run in any order.
+Each tensor has a `Slot`, a TensorFlow resource that is the first input of its ops. TensorFlow
+orders stateful ops on the same resource and no others, so ops on different tensors run in any
+order.
 """
 
 import os

@@ -2,12 +2,13 @@
 
 import contextlib
 import functools
+import inspect
 
 import horovod.tensorflow as horovod
 import keras
 import tensorflow as tf
 
-from hvd_p3 import process
+from hvd_p3 import notices, process
 from hvd_p3.overlap import eligibility
 from hvd_p3.overlap.overlapped_updates import OverlappedUpdates
 from hvd_p3.reduction import GradientReducer, dense
@@ -15,9 +16,7 @@ from hvd_p3.reduction import GradientReducer, dense
 _STATE = "_hvd_p3_state"
 
 
-def DistributedOptimizer(  # noqa: N802  (Horovod's name)
-    optimizer, name=None, op=horovod.Average, gradient_predivide_factor=1.0
-):
+def DistributedOptimizer(optimizer, name=None, op=horovod.Average, gradient_predivide_factor=1.0):
     """Makes a Keras optimizer reduce its gradients over all ranks before it applies them.
 
     The optimizer itself is changed and returned: it stays an instance of its class with its state
@@ -71,9 +70,7 @@ def DistributedOptimizer(  # noqa: N802  (Horovod's name)
     reducer = GradientReducer(
         name, op, prescale=1.0 / gradient_predivide_factor, postscale=gradient_predivide_factor
     )
-    wrapped_class = type(optimizer)
-    optimizer.__class__ = _distributed_class(wrapped_class)
-    optimizer.__dict__[_STATE] = _DistributedState(optimizer, wrapped_class, reducer)
+    _make_distributed(optimizer, reducer)
     return optimizer
 
 
@@ -147,6 +144,63 @@ class _DistributedState:
             self.shown_step = before
 
 
+def prepare(model):
+    """Makes a compiled model fit for distributed training, before its first step is traced.
+
+    Args:
+        model: A compiled `keras.Model`. Nothing happens if its optimizer is not distributed.
+    """
+    _move_outside_loss_scaling(model)
+    optimizer = model.optimizer
+    if not is_distributed(optimizer):
+        return
+    if model.jit_compile and process.current().reduction != process.NOT_NEEDED:
+        model.jit_compile = False  # XLA cannot compile the custom ops
+        model.make_train_function(force=True)
+    # Keras builds the optimizer when it traces the first step. Earlier is better, since what is
+    # traced before cannot be overlapped, but only Keras's own step is known to use all variables.
+    if model.built and not optimizer.built and type(model).train_step is keras.Model.train_step:
+        with keras.name_scope(optimizer.name, caller=optimizer):
+            optimizer.build(model.trainable_variables)
+
+
+def _move_outside_loss_scaling(model):
+    """Distributes the loss scaling that Keras puts around a distributed optimizer instead of it.
+
+    `model.compile` wraps the optimizer in a `LossScaleOptimizer` under the mixed_float16 policy.
+    Inside it each rank would decide by its own gradients whether to skip a step.
+    """
+    outer = model.optimizer
+    if not isinstance(outer, keras.optimizers.LossScaleOptimizer) or is_distributed(outer):
+        return
+    inner = outer.inner_optimizer
+    if not is_distributed(inner):
+        return
+    state = inner.__dict__.pop(_STATE)
+    inner.__class__ = state.wrapped_class
+    _make_distributed(outer, state.reducer)
+
+
+def _make_distributed(optimizer, reducer):
+    wrapped_class = type(optimizer)
+    optimizer.__class__ = _distributed_class(wrapped_class)
+    optimizer.__dict__[_STATE] = _DistributedState(optimizer, wrapped_class, reducer)
+
+
+def _refuse_inside_loss_scaling():
+    frame = inspect.currentframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, keras.optimizers.LossScaleOptimizer) and not is_distributed(caller):
+            raise ValueError(
+                "A LossScaleOptimizer around a DistributedOptimizer would let each rank skip steps "
+                "by its own gradients. Use hvd_p3.DistributedOptimizer("
+                "keras.optimizers.LossScaleOptimizer(optimizer)), or train with "
+                "hvd_p3.callbacks.P3Callback, which arranges it."
+            )
+        frame = frame.f_back
+
+
 class _DistributedMethods:
     """Mixed into the class of a distributed optimizer."""
 
@@ -154,6 +208,7 @@ class _DistributedMethods:
         state = self.__dict__.get(_STATE)
         if state is None or process.current().reduction == process.NOT_NEEDED:
             return super().apply(grads, trainable_variables)
+        _refuse_inside_loss_scaling()
         grads = list(grads)
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
@@ -173,9 +228,15 @@ class _DistributedMethods:
         state.reducer.build(self._trainable_variables)
         state.reducer.record_forward_order(self._trainable_variables)
         if state.overlapped is not None:
-            state.overlapped.push(gradients)
-            self._iterations.assign_add(1)
-            return None
+            unguarded = state.overlapped.unguarded_use()
+            if unguarded is None:
+                state.overlapped.push(gradients)
+                self._iterations.assign_add(1)
+                return None
+            state.overlapped.guard_all()
+            notices.train_immediately(
+                f"the training step uses variable '{unguarded.path}' through its raw tf.Variable"
+            )
         reduced = state.reducer.reduce(gradients)
         return super().apply([reduced.get(index) for index in indices], trainable_variables)
 

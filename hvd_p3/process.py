@@ -42,6 +42,7 @@ def init(comm=None, process_sets=None, **settings):
     Raises:
         TypeError: If an argument is no setting.
         ValueError: If a setting is out of range, or `comm` is given.
+        RuntimeError: After `shutdown`, if that ended MPI.
 
     Example:
 
@@ -66,6 +67,11 @@ def init(comm=None, process_sets=None, **settings):
                     f"before init. Received: {settings}"
                 )
             return
+        if _engine.mpi_is_finalized():
+            raise RuntimeError(
+                "hvd_p3.init was called after hvd_p3.shutdown ended MPI, which a process can "
+                "initialise only once. Call init and shutdown once each."
+            )
         horovod.init(process_sets=process_sets)
         if horovod.size() == 1:
             _engine.start_single_rank(config.slice_bytes, config.credit_bytes, config.trace)
@@ -90,6 +96,8 @@ def init(comm=None, process_sets=None, **settings):
 
 def shutdown():
     """Stops the engine and Horovod on this rank; what is pending elsewhere fails with an error.
+
+    Ends MPI too, unless the program initialised MPI before hvd_p3, so `init` cannot follow.
 
     Example:
 

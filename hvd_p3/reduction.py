@@ -38,7 +38,8 @@ class GradientReducer:
         self.slots = None
         self.priorities = None
         self._names = None
-        self._declared = {}  # tuple of indices -> {index: handle}
+        self._process = None
+        self._declared = {}  # tuple of indices -> {index: handle}, in this process's engine
 
     def build(self, variables):
         """Makes the slots; `variables` is the whole list of the optimizer. Repeated calls do
@@ -47,9 +48,7 @@ class GradientReducer:
             return
         paths = [getattr(variable, "path", variable.name) for variable in variables]
         self._names = tensor_names.rank_independent(paths)
-        self.slots = [
-            ops.Slot(f"{self.name}/{index}/{path}") for index, path in enumerate(paths)
-        ]
+        self.slots = [ops.Slot(f"{self.name}/{index}/{path}") for index, path in enumerate(paths)]
 
     def record_forward_order(self, variables):
         """Sets the priorities from the function being traced, unless they are set already.
@@ -72,6 +71,9 @@ class GradientReducer:
         Returns:
             dict of variable index to int handle.
         """
+        if self._process is not process.current():
+            self._process = process.current()
+            self._declared = {}
         indices = tuple(sorted(gradients))
         if indices not in self._declared:
             specs = [

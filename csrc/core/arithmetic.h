@@ -1,5 +1,6 @@
-// Elementwise sums and scaling of host buffers of every reducible element type. float16 and bfloat16
-// are computed in float32 and rounded to nearest even. Pure functions; any thread may call them.
+// Elementwise sums and scaling of host buffers of every reducible element type. float16 and
+// bfloat16 are computed in float32 and rounded to nearest even. Pure functions; any thread may call
+// them.
 #ifndef HVD_P3_CORE_ARITHMETIC_H_
 #define HVD_P3_CORE_ARITHMETIC_H_
 

@@ -155,9 +155,8 @@ Status DecodeDeclarations(const std::string& bytes, std::vector<GroupDeclaration
 
 Status CompareDeclarations(const std::vector<GroupDeclaration>& by_rank) {
   const std::string same_settings = "Launch all ranks with the same setting.";
-  Status status = RequireEqual(by_rank, "HVD_P3_SLICE_BYTES", same_settings, [](const auto& group) {
-    return std::to_string(group.slice_bytes);
-  });
+  Status status = RequireEqual(by_rank, "HVD_P3_SLICE_BYTES", same_settings,
+                               [](const auto& group) { return std::to_string(group.slice_bytes); });
   if (!status.ok()) return status;
   status = RequireEqual(by_rank, "HVD_P3_CREDIT_BYTES", same_settings,
                         [](const auto& group) { return std::to_string(group.credit_bytes); });
@@ -171,13 +170,13 @@ Status CompareDeclarations(const std::vector<GroupDeclaration>& by_rank) {
       [](const auto& group) { return std::to_string(group.tensors.size()) + " tensors"; });
   if (!status.ok()) return status;
   for (size_t i = 0; i < by_rank.front().tensors.size(); ++i) {
-    status = RequireEqual(by_rank, "the name of tensor " + std::to_string(i) + in_group,
-                          same_program,
-                          [&](const auto& group) { return "'" + group.tensors[i].name + "'"; });
+    status =
+        RequireEqual(by_rank, "the name of tensor " + std::to_string(i) + in_group, same_program,
+                     [&](const auto& group) { return "'" + group.tensors[i].name + "'"; });
     if (!status.ok()) return status;
-    status = RequireEqual(by_rank, "tensor '" + by_rank.front().tensors[i].name + "'" + in_group,
-                          same_program,
-                          [&](const auto& group) { return Describe(group.tensors[i]); });
+    status =
+        RequireEqual(by_rank, "tensor '" + by_rank.front().tensors[i].name + "'" + in_group,
+                     same_program, [&](const auto& group) { return Describe(group.tensors[i]); });
     if (!status.ok()) return status;
   }
   return {};
@@ -185,9 +184,9 @@ Status CompareDeclarations(const std::vector<GroupDeclaration>& by_rank) {
 
 Status CompareWithEarlier(const GroupDeclaration& earlier, const GroupDeclaration& now) {
   const auto refuse = [&](const std::string& before, const std::string& after) {
-    return Status(StatusCode::kInvalidArgument,
-                  "the name '" + now.name + "' stood for " + before + " before and now for " +
-                      after + "; give every tensor a name of its own");
+    return Status(StatusCode::kInvalidArgument, "the name '" + now.name + "' stood for " + before +
+                                                    " before and now for " + after +
+                                                    "; give every tensor a name of its own");
   };
   if (earlier.tensors.size() != now.tensors.size()) {
     return refuse(std::to_string(earlier.tensors.size()) + " tensors",

@@ -21,7 +21,8 @@ constexpr size_t kFinishedWord = 1;
 constexpr size_t kReadyWords = 2;
 
 // A rank whose state has not changed since the last round joins the next one after a delay that
-// doubles from the first to the second of these, so that ranks with disjoint ready sets do not spin.
+// doubles from the first to the second of these, so that ranks with disjoint ready sets do not
+// spin.
 constexpr int64_t kFirstRoundDelayNs = 100'000;
 constexpr int64_t kLastRoundDelayNs = 1'000'000;
 
@@ -61,7 +62,8 @@ Status Engine::DeclareGroup(const std::string& name, const std::vector<TensorSpe
     if (!same.ok()) return same;
   } else {
     auto group = std::make_unique<Group>(std::move(declaration));
-    first_handle_[name] = static_cast<TensorHandle>(tensors_by_handle_.size());
+    first_handle_[name] =
+        options_.first_handle + static_cast<TensorHandle>(tensors_by_handle_.size());
     for (Tensor& tensor : group->tensors) tensors_by_handle_.push_back(&tensor);
     new_groups_.push_back(group.get());
     groups_[name] = std::move(group);
@@ -76,13 +78,16 @@ void Engine::Submit(TensorHandle handle, Submission submission) {
   Status refusal;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    const TensorHandle index = handle - options_.first_handle;
     if (ended_) {
       refusal = end_status_;
-    } else if (handle < 0 || handle >= static_cast<TensorHandle>(tensors_by_handle_.size())) {
+    } else if (index < 0 || index >= static_cast<TensorHandle>(tensors_by_handle_.size())) {
       refusal = Status(StatusCode::kInvalidArgument,
-                       "no tensor was declared with handle " + std::to_string(handle));
+                       "a tensor was submitted that this engine does not know; it may stem from "
+                       "before hvd_p3 was shut down and initialised again: compile the model and "
+                       "trace functions anew after hvd_p3.init()");
     } else {
-      inbox_.emplace_back(tensors_by_handle_[static_cast<size_t>(handle)], std::move(submission));
+      inbox_.emplace_back(tensors_by_handle_[static_cast<size_t>(index)], std::move(submission));
     }
   }
   if (refusal.ok()) {
@@ -97,7 +102,8 @@ void Engine::Shutdown(double timeout_s) {
     std::unique_lock<std::mutex> lock(mutex_);
     shutdown_requested_ = true;
     work_arrived_.notify_one();
-    thread_ended_.wait_for(lock, std::chrono::duration<double>(timeout_s), [this] { return ended_; });
+    thread_ended_.wait_for(lock, std::chrono::duration<double>(timeout_s),
+                           [this] { return ended_; });
     abandon_ = true;
     work_arrived_.notify_one();
   }
@@ -274,13 +280,12 @@ void Engine::FinishRound() {
   }
   for (size_t word = kReadyWords; word < words_.size(); ++word) {
     for (uint64_t bits = words_[word]; bits != 0; bits &= bits - 1) {
-      const int64_t id =
-          static_cast<int64_t>(64 * (word - kReadyWords)) + __builtin_ctzll(bits);
+      const int64_t id = static_cast<int64_t>(64 * (word - kReadyWords)) + __builtin_ctzll(bits);
       Tensor* tensor = agreement_.tensor(id);
       const Group& group = *tensor->group;
       tensor->state = Tensor::State::kScheduled;
-      tensor->slices_left = static_cast<int64_t>(
-          group.slices_of_tensor[static_cast<size_t>(tensor->index)].size());
+      tensor->slices_left =
+          static_cast<int64_t>(group.slices_of_tensor[static_cast<size_t>(tensor->index)].size());
       for (const QueuedSlice& queued : schedule_.TensorReady(tensor)) {
         const SliceMember& first = group.slices[static_cast<size_t>(queued.slice)].members.front();
         Record(TraceKind::kQueued, group.declaration.tensors[static_cast<size_t>(first.tensor)],

@@ -36,6 +36,8 @@ struct EngineOptions {
   int64_t credit_bytes = 1024 * 1024;
   bool trace = false;
   size_t trace_capacity = 1 << 20;  // events
+  // Handles count from here, so that those of an earlier engine of the process are recognised.
+  TensorHandle first_handle = 0;
 };
 
 class Engine {
@@ -133,7 +135,7 @@ class Engine {
   bool news_ = false;  // something happened here that other ranks do not know
   bool stopping_ = false;
   Status failure_;
-  int64_t next_round_ns_ = 0;   // a round without news starts no earlier
+  int64_t next_round_ns_ = 0;  // a round without news starts no earlier
   int64_t round_delay_ns_ = 0;
   int64_t last_progress_ns_ = 0;
   std::vector<std::shared_ptr<void>> buffers_in_use_;  // of collectives that cannot be cancelled

@@ -9,6 +9,7 @@ namespace {
 struct Holder {
   std::mutex mutex;
   std::shared_ptr<Engine> engine;
+  TensorHandle next_first_handle = 0;
 };
 
 // Never destroyed: TensorFlow threads may still ask for the engine while the process exits.
@@ -30,6 +31,13 @@ void SetGlobalEngine(std::shared_ptr<Engine> engine) {
   const std::lock_guard<std::mutex> lock(holder.mutex);
   // `engine` now holds the previous one, which is destroyed after the lock is released.
   std::swap(holder.engine, engine);
+}
+
+TensorHandle NextFirstHandle() {
+  constexpr TensorHandle kHandlesOfAnEngine = TensorHandle{1} << 32;
+  Holder& holder = TheHolder();
+  const std::lock_guard<std::mutex> lock(holder.mutex);
+  return std::exchange(holder.next_first_handle, holder.next_first_handle + kHandlesOfAnEngine);
 }
 
 }  // namespace hvd_p3

@@ -14,6 +14,9 @@ std::shared_ptr<Engine> GlobalEngine();
 
 void SetGlobalEngine(std::shared_ptr<Engine> engine);
 
+// A range of tensor handles that no other engine of the process uses; for EngineOptions.
+TensorHandle NextFirstHandle();
+
 }  // namespace hvd_p3
 
 #endif  // HVD_P3_CORE_GLOBAL_ENGINE_H_

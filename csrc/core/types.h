@@ -1,5 +1,5 @@
-// Value types that every part of the engine shares: element types, reduction operations and devices.
-// Plain data without ownership; any thread may use them.
+// Value types that every part of the engine shares: element types, reduction operations and
+// devices. Plain data without ownership; any thread may use them.
 #ifndef HVD_P3_CORE_TYPES_H_
 #define HVD_P3_CORE_TYPES_H_
 

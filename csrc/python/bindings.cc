@@ -56,6 +56,7 @@ EngineOptions MakeOptions(int64_t slice_bytes, int64_t credit_bytes, bool trace)
   options.slice_bytes = slice_bytes;
   options.credit_bytes = credit_bytes;
   options.trace = trace;
+  options.first_handle = NextFirstHandle();
   return options;
 }
 
@@ -67,24 +68,21 @@ void StartMpi(int64_t slice_bytes, int64_t credit_bytes, bool trace) {
                                            std::move(control), std::move(transport)));
 }
 
-// Holds back the slices of a single-rank engine, for tests of overlap.
+// Holds back slices of a single-rank engine, for tests of overlap.
 class SliceGate {
  public:
-  // Slices from this sequence number on do not complete; -1 holds none.
-  void HoldFrom(int64_t sequence) { hold_from_ = sequence; }
-  bool Holds(int64_t sequence) const {
-    const int64_t from = hold_from_;
-    return from >= 0 && sequence >= from;
-  }
+  // Slices of this many elements do not complete; 0 holds none.
+  void Hold(int64_t elements) { held_ = elements; }
+  bool Holds(int64_t elements) const { return held_ == elements; }
 
  private:
-  std::atomic<int64_t> hold_from_{-1};
+  std::atomic<int64_t> held_{0};
 };
 
 std::shared_ptr<SliceGate> StartSingleRank(int64_t slice_bytes, int64_t credit_bytes, bool trace) {
   auto gate = std::make_shared<SliceGate>();
   InProcessOptions options;
-  options.slice_held = [gate](int64_t sequence) { return gate->Holds(sequence); };
+  options.slice_held = [gate](int64_t elements) { return gate->Holds(elements); };
   InProcessWorld world(options);
   SetGlobalEngine(std::make_shared<Engine>(MakeOptions(slice_bytes, credit_bytes, trace),
                                            world.MakeControlChannel(0), world.MakeTransport(0)));
@@ -98,8 +96,8 @@ void Stop(double timeout_s) {
   SetGlobalEngine(nullptr);
 }
 
-using TensorArguments =
-    std::tuple<std::string, std::string, std::vector<int64_t>, int64_t, std::string, double, double>;
+using TensorArguments = std::tuple<std::string, std::string, std::vector<int64_t>, int64_t,
+                                   std::string, double, double>;
 
 std::vector<TensorHandle> DeclareGroup(const std::string& name,
                                        const std::vector<TensorArguments>& tensors) {
@@ -185,13 +183,13 @@ PYBIND11_MODULE(_engine, module) {
   py::class_<Ticket, std::shared_ptr<Ticket>>(module, "Ticket")
       .def("wait", &Wait, py::arg("timeout_s"));
   py::class_<SliceGate, std::shared_ptr<SliceGate>>(module, "SliceGate")
-      .def("hold_from", &SliceGate::HoldFrom, py::arg("sequence"));
+      .def("hold", &SliceGate::Hold, py::arg("elements"));
 
-  module.def("check_mpi", [] { ThrowIfError(CheckMpi()); });
+  module.def("mpi_is_finalized", &MpiIsFinalized);
   module.def("start_mpi", &StartMpi, py::arg("slice_bytes"), py::arg("credit_bytes"),
              py::arg("trace"), py::call_guard<py::gil_scoped_release>());
-  module.def("start_single_rank", &StartSingleRank, py::arg("slice_bytes"),
-             py::arg("credit_bytes"), py::arg("trace"));
+  module.def("start_single_rank", &StartSingleRank, py::arg("slice_bytes"), py::arg("credit_bytes"),
+             py::arg("trace"));
   module.def("stop", &Stop, py::arg("timeout_s"), py::call_guard<py::gil_scoped_release>());
   module.def("is_running", [] { return GlobalEngine() != nullptr; });
   module.def("declare_group", &DeclareGroup, py::arg("name"), py::arg("tensors"));

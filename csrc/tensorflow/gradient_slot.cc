@@ -97,9 +97,10 @@ void GradientSlot::CancelPull(bool drop) {
     }
   }
   if (!waiting) return;
-  waiting({absl::CancelledError("the step was cancelled while it waited for tensor '" + name_ + "'"),
-           {},
-           {}});
+  waiting(
+      {absl::CancelledError("the step was cancelled while it waited for tensor '" + name_ + "'"),
+       {},
+       {}});
 }
 
 GradientSlot::Pulled GradientSlot::Take() {

@@ -1,6 +1,6 @@
 // The TensorFlow resource behind one tensor: what was pushed and not yet pulled. Each tensor has a
-// slot of its own as the input of its ops, so that TensorFlow's automatic control dependencies order
-// only ops on the same tensor. Any thread may call any method.
+// slot of its own as the input of its ops, so that TensorFlow's automatic control dependencies
+// order only ops on the same tensor. Any thread may call any method.
 #ifndef HVD_P3_TENSORFLOW_GRADIENT_SLOT_H_
 #define HVD_P3_TENSORFLOW_GRADIENT_SLOT_H_
 

@@ -7,8 +7,8 @@ namespace hvd_p3 {
 namespace {
 
 using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::UnknownShape;
 using tensorflow::shape_inference::UnchangedShape;
+using tensorflow::shape_inference::UnknownShape;
 
 // The element types that the engine reduces.
 #define HVD_P3_TYPES "{half, bfloat16, float32, float64, int32, int64}"

@@ -76,13 +76,15 @@ using State = InProcessWorld::State;
 class InProcessCollective : public Collective {
  public:
   using Deliver = std::function<void(const std::string& result)>;
+  using Held = std::function<bool()>;
 
   InProcessCollective(std::shared_ptr<State> state, std::string kind, int64_t sequence,
-                      int64_t delay_us, Deliver deliver)
+                      int64_t delay_us, Held held, Deliver deliver)
       : state_(std::move(state)),
         kind_(std::move(kind)),
         sequence_(sequence),
         delay_ns_(delay_us * 1000),
+        held_(std::move(held)),
         deliver_(std::move(deliver)) {}
 
   Status Test(bool* done) override {
@@ -93,9 +95,7 @@ class InProcessCollective : public Collective {
       taken_ns_ = NowNanoseconds();
     }
     if (NowNanoseconds() < taken_ns_ + delay_ns_) return {};
-    if (kind_ == "slice" && state_->options.slice_held && state_->options.slice_held(sequence_)) {
-      return {};
-    }
+    if (held_ && held_()) return {};
     deliver_(result_);
     *done = true;
     return {};
@@ -106,6 +106,7 @@ class InProcessCollective : public Collective {
   const std::string kind_;
   const int64_t sequence_;
   const int64_t delay_ns_;
+  const Held held_;
   const Deliver deliver_;
   bool taken_ = false;
   int64_t taken_ns_ = 0;
@@ -138,8 +139,10 @@ class InProcessTransport : public Transport {
                    return total;
                  });
     const int64_t delay_us = options.slice_delay_us ? options.slice_delay_us(sequence, rank_) : 0;
+    InProcessCollective::Held held;
+    if (options.slice_held) held = [&options, count] { return options.slice_held(count); };
     *collective = std::make_unique<InProcessCollective>(
-        state_, "slice", sequence, delay_us, [staging](const std::string& result) {
+        state_, "slice", sequence, delay_us, held, [staging](const std::string& result) {
           std::memcpy(staging->receive(), result.data(), result.size());
           staging->Finish();
         });
@@ -177,7 +180,7 @@ class InProcessControlChannel : public ControlChannel {
                    return total;
                  });
     *collective = std::make_unique<InProcessCollective>(
-        state_, "control", sequence, 0, [words](const std::string& result) {
+        state_, "control", sequence, 0, nullptr, [words](const std::string& result) {
           std::memcpy(words->data(), result.data(), result.size());
         });
     return {};
@@ -198,7 +201,7 @@ class InProcessControlChannel : public ControlChannel {
                    return joined;
                  });
     *collective = std::make_unique<InProcessCollective>(
-        state_, "control", sequence, 0, [all](const std::string& joined) {
+        state_, "control", sequence, 0, nullptr, [all](const std::string& joined) {
           for (size_t position = 0; position < joined.size();) {
             uint64_t length = 0;
             std::memcpy(&length, joined.data() + position, sizeof(length));

@@ -19,8 +19,8 @@ struct InProcessOptions {
   // For tests. Microseconds by which the collective with this sequence number completes later on
   // this rank than it could.
   std::function<int64_t(int64_t sequence, int rank)> slice_delay_us;
-  // For tests. While true, the collective with this sequence number does not complete.
-  std::function<bool(int64_t sequence)> slice_held;
+  // For tests. While true, collectives of this many elements do not complete.
+  std::function<bool(int64_t elements)> slice_held;
   // For tests. The slice collective with this sequence number fails on this rank.
   std::function<bool(int64_t sequence, int rank)> slice_fails;
 };

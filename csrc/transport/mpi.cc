@@ -22,12 +22,6 @@ Status FromMpi(int code, const char* call) {
                                       "look for the first error in the output of all ranks"};
 }
 
-bool Finalized() {
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  return finalized != 0;
-}
-
 // A duplicate of MPI_COMM_WORLD that reports errors as return codes.
 class Communicator {
  public:
@@ -72,7 +66,7 @@ class SumOperations {
     MPI_Op_create(&AddElements<DataType::kBFloat16>, /*commute=*/1, &bfloat16_);
   }
   ~SumOperations() {
-    if (Finalized()) return;
+    if (MpiIsFinalized()) return;
     MPI_Op_free(&float16_);
     MPI_Op_free(&bfloat16_);
   }
@@ -198,8 +192,8 @@ class MpiAllGather : public Collective {
       return StartBytes();
     }
     for (size_t rank = 0; rank < lengths_.size(); ++rank) {
-      all_->push_back(bytes_.substr(static_cast<size_t>(offsets_[rank]),
-                                    static_cast<size_t>(lengths_[rank])));
+      all_->push_back(
+          bytes_.substr(static_cast<size_t>(offsets_[rank]), static_cast<size_t>(lengths_[rank])));
     }
     return {};
   }
@@ -259,10 +253,16 @@ class MpiControlChannel : public ControlChannel {
 
 }  // namespace
 
+bool MpiIsFinalized() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  return finalized != 0;
+}
+
 Status CheckMpi() {
   int initialized = 0;
   MPI_Initialized(&initialized);
-  if (!initialized || Finalized()) {
+  if (!initialized || MpiIsFinalized()) {
     return {StatusCode::kInvalidArgument,
             "MPI is not initialised; launch with horovodrun --mpi (or mpirun) and call "
             "hvd_p3.init() first"};

@@ -15,6 +15,9 @@ namespace hvd_p3 {
 // OK if MPI can be used from the engine thread now; otherwise says what is missing.
 Status CheckMpi();
 
+// True once MPI_Finalize was called: a process cannot initialise MPI again.
+bool MpiIsFinalized();
+
 // Collective over all ranks of MPI_COMM_WORLD.
 Status MakeMpiTransport(std::unique_ptr<ControlChannel>* control,
                         std::unique_ptr<Transport>* transport);

@@ -54,7 +54,8 @@ class Collective {
 class Transport {
  public:
   virtual ~Transport() = default;
-  virtual Status Start(const SliceReduction& reduction, std::unique_ptr<Collective>* collective) = 0;
+  virtual Status Start(const SliceReduction& reduction,
+                       std::unique_ptr<Collective>* collective) = 0;
   // Gives up everything in flight. No method but the destructor is called afterwards.
   virtual void Abort() = 0;
 };
@@ -66,7 +67,8 @@ class ControlChannel {
   virtual int size() const = 0;
   // Starts an in-place bitwise AND of `words` over all ranks; the vector must stay where it is
   // until done. At most one is in flight.
-  virtual Status StartAnd(std::vector<uint64_t>* words, std::unique_ptr<Collective>* collective) = 0;
+  virtual Status StartAnd(std::vector<uint64_t>* words,
+                          std::unique_ptr<Collective>* collective) = 0;
   // Starts the exchange of one byte string per rank; `*all` has `size()` entries once done.
   virtual Status StartAllGather(const std::string& mine, std::vector<std::string>* all,
                                 std::unique_ptr<Collective>* collective) = 0;

@@ -3,6 +3,7 @@
 import keras
 
 from hvd_p3 import collectives, process
+from hvd_p3 import optimizer as distributed
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
@@ -36,6 +37,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         self._done = False
 
     def on_train_begin(self, logs=None):
+        distributed.prepare(self.model)
         if self.model.built and self.model.optimizer.built:
             self._broadcast()
 

@@ -1,11 +1,9 @@
 """Turns priority scheduling with overlap on for `model.fit`, and reports what it brought."""
 
-import warnings
-
 import keras
 
+from hvd_p3 import notices, process
 from hvd_p3 import optimizer as distributed
-from hvd_p3 import process
 from hvd_p3.callbacks.report import CommunicationReport
 
 
@@ -43,9 +41,9 @@ class P3Callback(keras.callbacks.Callback):
         self._training = None
         self._epoch = None
         self._tried = False
-        self._explained = False
 
     def on_train_begin(self, logs=None):
+        distributed.prepare(self.model)
         if not distributed.is_distributed(self.model.optimizer):
             raise ValueError(
                 "P3Callback needs an optimizer wrapped with hvd_p3.DistributedOptimizer before "
@@ -92,12 +90,9 @@ class P3Callback(keras.callbacks.Callback):
             return
         reason = self.model.optimizer.turn_overlap_on()
         if reason is not None:
-            if process.rank() == 0 and not self._explained:
-                warnings.warn(f"Training in immediate mode: {reason}.", stacklevel=2)
-            self._explained = True
+            notices.train_immediately(reason)
             return
-        # Functions traced before have no guards. XLA cannot compile the custom ops.
-        self.model.jit_compile = False
+        # Functions traced before have no guards.
         self.model.make_train_function(force=True)
         self.model.test_function = None
         self.model.predict_function = None

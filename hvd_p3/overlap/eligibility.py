@@ -74,7 +74,9 @@ def reason_for_immediate_mode(optimizer, wrapped_class):
         return "gradient_accumulation_steps updates all variables at once"
     for variable in optimizer._trainable_variables:
         if not guarded_variable.can_attach(variable):
-            return f"variable '{variable.name}' is a {type(variable).__name__}, not a keras.Variable"
+            return (
+                f"variable '{variable.name}' is a {type(variable).__name__}, not a keras.Variable"
+            )
         if getattr(variable, "overwrite_with_gradient", False):
             return f"variable '{variable.path}' is overwritten with its gradient"
     if state_of_each_variable(optimizer) is None:

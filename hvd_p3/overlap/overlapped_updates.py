@@ -30,9 +30,8 @@ class OverlappedUpdates:
         states = eligibility.state_of_each_variable(optimizer)
         for variable, state, slot in zip(self._variables, states, reducer.slots, strict=True):
             pending = PendingUpdate(
+                reduction.native_variable(variable),
                 slot,
-                tf.as_dtype(variable.dtype),
-                variable.shape,
                 context_dtypes,
                 lambda gradient, context, variable=variable: update(variable, gradient, context),
             )
@@ -49,10 +48,7 @@ class OverlappedUpdates:
             return None
         graph = tf.compat.v1.get_default_graph()
         for variable, pending in zip(self._variables, self._pending, strict=True):
-            if pending.is_guarded(graph):
-                continue
-            handle = reduction.native_variable(variable).handle
-            if graph.capture(handle).consumers():
+            if pending.was_used_unguarded(graph):
                 return variable
         return None
 

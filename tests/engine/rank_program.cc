@@ -68,8 +68,7 @@ std::vector<char> Expected(const TensorSpec& spec, int ranks, int step, int tens
     Scale(spec.dtype, part.data(), part.data(), count, spec.prescale);
     AddInto(spec.dtype, part.data(), total.data(), count);
   }
-  const double postscale =
-      spec.op == ReduceOp::kAverage ? spec.postscale / ranks : spec.postscale;
+  const double postscale = spec.op == ReduceOp::kAverage ? spec.postscale / ranks : spec.postscale;
   Scale(spec.dtype, total.data(), total.data(), count, postscale);
   return total;
 }
@@ -141,8 +140,8 @@ void RankProgram::SubmitTensor(int tensor, int step) {
   submission.input = reduction->input.data();
   submission.output = reduction->output.data();
   if (scenario_.most_event_delay_us > 0) {
-    const uint64_t mixed = (scenario_.seed + 977u * static_cast<uint64_t>(tensor + 31 * rank_)) *
-                           0x9e3779b97f4a7c15u;
+    const uint64_t mixed =
+        (scenario_.seed + 977u * static_cast<uint64_t>(tensor + 31 * rank_)) * 0x9e3779b97f4a7c15u;
     const uint64_t most = static_cast<uint64_t>(scenario_.most_event_delay_us);
     submission.ready =
         std::make_unique<TimedEvent>(static_cast<int64_t>((mixed >> 32) % (most + 1)));
@@ -164,8 +163,8 @@ void RankProgram::Finish() {
     if (!reduction->completed) WaitFor(reduction.get());
     if (!reduction->completed || !reduction->status.ok()) continue;
     const TensorSpec& spec = specs_[static_cast<size_t>(reduction->tensor)];
-    reduction->correct = reduction->output == Expected(spec, scenario_.ranks, reduction->step,
-                                                       reduction->tensor);
+    reduction->correct =
+        reduction->output == Expected(spec, scenario_.ranks, reduction->step, reduction->tensor);
   }
 }
 

@@ -1,7 +1,7 @@
 """Invariants I1 to I7 of the engine (docs/architecture.md), on random scenarios.
 
-Every scenario runs on 1 to 8 in-process ranks with random tensor sizes, types, priorities, orders of
-readiness, delays of ranks and of collectives, slice sizes and credits.
+Every scenario runs on 1 to 8 in-process ranks with random tensor sizes, types, priorities, orders
+of readiness, delays of ranks and of collectives, slice sizes and credits.
 """
 
 import copy

@@ -1,0 +1,44 @@
+"""Turns the checks of `checks_*.py` modules into tests: one start of the ranks for each module."""
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+_FOLDER = Path(__file__).parent
+sys.path.insert(0, str(_FOLDER))
+
+import launch  # noqa: E402
+
+_results = {}
+
+
+def check_names(module):
+    """The names of the checks in a module, in order, without importing it."""
+    tree = ast.parse((_FOLDER / f"{module}.py").read_text())
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [name for name in functions if name.startswith("check_")]
+
+
+@pytest.fixture
+def assert_check(tmp_path_factory):
+    """A function of (module, ranks, check) that fails the test if the check failed on any rank."""
+
+    def assert_one(module, ranks, check):
+        key = (module, ranks)
+        if key not in _results:
+            folder = tmp_path_factory.mktemp(f"{module}.{ranks}")
+            arguments = [_FOLDER / f"{module}.py", folder]
+            code, output = launch.run(ranks, _FOLDER / "run_checks.py", arguments)
+            by_rank = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+            _results[key] = (code, output, by_rank)
+        code, output, by_rank = _results[key]
+        missing = [rank for rank in map(str, range(ranks)) if check not in by_rank.get(rank, {})]
+        for rank, results in sorted(by_rank.items()):
+            assert not results.get(check), f"on rank {rank}:\n{results[check]}"
+        assert not missing, f"did not run on ranks {missing}, exit code {code}; output:\n{output}"
+        assert code == 0 or any(any(each.values()) for each in by_rank.values()), output
+
+    return assert_one

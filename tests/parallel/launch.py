@@ -1,0 +1,87 @@
+"""Starts programs on several ranks with horovodrun, and leaves no process behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+
+class Job:
+    """A running job: `horovodrun -np ranks python program arguments`.
+
+    Args:
+        ranks: int.
+        program: Path of a Python file.
+        arguments: List of str.
+        environment: dict of str, added to this process's environment.
+    """
+
+    def __init__(self, ranks, program, arguments=(), environment=None, launcher_options=()):
+        horovodrun = Path(sys.executable).with_name("horovodrun")
+        command = [str(horovodrun), *launcher_options, "-np", str(ranks), "--mpi"]
+        command += [sys.executable, "-u", str(program), *map(str, arguments)]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
+
+    def wait(self, timeout):
+        """Returns (exit code, output). Ends the job and fails if it runs for `timeout` seconds."""
+        try:
+            output, _ = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.end()
+            output, _ = self.process.communicate()
+            raise AssertionError(f"the job hung for {timeout} s; its output:\n{output}") from None
+        finally:
+            self.end()
+        return self.process.returncode, output
+
+    def members(self):
+        """The processes of the job that are alive."""
+        alive = []
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) == self.process.pid and process.status() != "zombie":
+                    alive.append(process)
+            except (psutil.NoSuchProcess, ProcessLookupError):
+                continue
+        # mpirun puts ranks into sessions of their own; they are its descendants.
+        for process in list(alive):
+            try:
+                alive += [child for child in process.children(recursive=True) if child not in alive]
+            except psutil.NoSuchProcess:
+                continue
+        return alive
+
+    def end(self):
+        """Ends what is still running."""
+        for process in self.members():
+            try:
+                process.send_signal(signal.SIGKILL)
+            except psutil.NoSuchProcess:
+                continue
+
+
+def run(ranks, program, arguments=(), environment=None, timeout=300, launcher_options=()):
+    """Runs a program on several ranks; returns (exit code, output)."""
+    return Job(ranks, program, arguments, environment, launcher_options).wait(timeout)
+
+
+def wait_until(condition, timeout):
+    """Returns whether `condition()` became true within `timeout` seconds."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return condition()

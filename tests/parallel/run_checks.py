@@ -1,0 +1,52 @@
+"""The program that ranks run: calls the checks of a module, one after the other, on all ranks.
+
+    horovodrun -np 2 python tests/parallel/run_checks.py MODULE OUTPUT_FOLDER
+
+A check is a function whose name starts with `check_`; it fails by raising. Starting ranks and
+TensorFlow takes most of the time, so one start serves many checks. Each rank writes its results to
+OUTPUT_FOLDER/RANK.json: the name of each check that ran, and "" or the traceback of its failure.
+After a failure on any rank the others stop too, since ranks may no longer be in step.
+"""
+
+import importlib.util
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import tensorflow as tf
+
+import hvd_p3 as hvd
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main(module_path, output_folder):
+    sys.path.insert(0, str(Path(module_path).parent))
+    module = load(module_path)
+    getattr(module, "before_init", lambda: None)()
+    hvd.init(**getattr(module, "SETTINGS", {}))
+    results = {}
+    for name, check in vars(module).items():
+        if not name.startswith("check_"):
+            continue
+        try:
+            check()
+            results[name] = ""
+        except Exception:
+            results[name] = traceback.format_exc()
+        Path(output_folder, f"{hvd.rank()}.json").write_text(json.dumps(results))
+        failed_anywhere = hvd.allreduce(
+            tf.constant(1 if results[name] else 0), op=hvd.Sum, name=f"failed.{name}"
+        )
+        if int(failed_anywhere) > 0:
+            break
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,26 @@
+"""One test for each check in the `checks_*.py` modules, on real ranks."""
+
+import pytest
+from conftest import check_names
+
+# module -> numbers of ranks
+_MODULES = {
+    "checks_ops": [2],
+    "checks_collectives": [2],
+    "checks_optimizer": [2],
+    "checks_order": [4],
+    "checks_exactness": [2],
+}
+
+_CASES = [
+    pytest.param(module, ranks, check, id=f"{module.removeprefix('checks_')}-{ranks}-{check[6:]}")
+    for module, all_ranks in _MODULES.items()
+    for ranks in all_ranks
+    for check in check_names(module)
+]
+
+
+@pytest.mark.parallel
+@pytest.mark.parametrize(("module", "ranks", "check"), _CASES)
+def test_check(assert_check, module, ranks, check):
+    assert_check(module, ranks, check)

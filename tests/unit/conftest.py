@@ -1,0 +1,45 @@
+"""One rank in the test's own process, with and without the engine in the way."""
+
+import contextlib
+import types
+
+import horovod.tensorflow as horovod
+import pytest
+
+from hvd_p3 import _engine, configuration, process
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _horovod_of_one_rank():
+    horovod.init()  # once: a process cannot initialise MPI again
+    yield
+    horovod.shutdown()
+
+
+@contextlib.contextmanager
+def _initialized(config, reduction):
+    gate = _engine.start_single_rank(config.slice_bytes, config.credit_bytes, config.trace)
+    process._process = process._Process(config, reduction)
+    try:
+        yield types.SimpleNamespace(gate=gate)
+    finally:
+        gate.hold(0)
+        _engine.stop(5.0)
+        process._process = None
+
+
+@pytest.fixture
+def one_rank():
+    """hvd_p3 as a program on one rank sees it."""
+    with _initialized(configuration.Configuration(), process.NOT_NEEDED) as engine:
+        yield engine
+
+
+@pytest.fixture
+def gated_engine():
+    """One rank whose gradients go through the engine all the same, and whose slices can be held.
+
+    `gated_engine.gate.hold(n)` keeps slices of n elements from completing; 0 lets all pass.
+    """
+    with _initialized(configuration.Configuration(trace=True), process.ENGINE) as engine:
+        yield engine

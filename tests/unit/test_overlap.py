@@ -1,0 +1,226 @@
+"""Overlap itself: what runs while a reduction is held back, and when gradients reach the queue."""
+
+import threading
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hvd_p3
+
+_PATIENCE_S = 30.0
+_FIRST, _SECOND = 16, 17  # units of the two layers
+_SECOND_LAYER_ELEMENTS = _FIRST * _SECOND + _SECOND  # kernel and bias share a slice
+
+
+class _Probe(keras.layers.Layer):
+    """Calls Python functions when the forward and the backward pass come by."""
+
+    def __init__(self, forward=None, backward=None):
+        super().__init__()
+        self._on_forward = forward
+        self._on_backward = backward
+
+    def call(self, inputs):
+        @tf.custom_gradient
+        def probed(x):
+            def gradient(upstream):
+                return _call_then(self._on_backward, upstream)
+
+            return _call_then(self._on_forward, x), gradient
+
+        return probed(inputs)
+
+
+def _call_then(function, tensor):
+    if function is None:
+        return tf.identity(tensor)
+
+    def run(value):
+        function()
+        return value
+
+    result = tf.numpy_function(run, [tensor], tensor.dtype)
+    return tf.ensure_shape(result, tensor.shape)
+
+
+def _wait_until(condition):
+    end = time.monotonic() + _PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+def _overlapped_model(probe, after=None):
+    layers = [keras.layers.Dense(_FIRST), probe, keras.layers.Dense(_SECOND)]
+    model = keras.Sequential([keras.Input((4,)), *layers, *([after] if after else [])])
+    model.compile(hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)), loss="mse")
+    model.optimizer.build(model.trainable_variables)
+    assert model.optimizer.turn_overlap_on() is None
+    return model
+
+
+def _batch():
+    return np.ones((2, 4), "float32"), np.ones((2, _SECOND), "float32")
+
+
+def test_first_layer_runs_while_a_later_layer_is_on_the_wire(gated_engine):
+    passed_first, passed_second = [], []
+    model = _overlapped_model(
+        _Probe(forward=lambda: passed_first.append(time.monotonic())),
+        after=_Probe(forward=lambda: passed_second.append(time.monotonic())),
+    )
+    model.train_on_batch(*_batch())
+    gated_engine.gate.hold(_SECOND_LAYER_ELEMENTS)
+    model.train_on_batch(*_batch())  # returns although the second layer's reduction is held
+    assert len(passed_second) == 2
+
+    third_step = threading.Thread(target=model.train_on_batch, args=_batch())
+    third_step.start()
+    _wait_until(lambda: len(passed_first) == 3)
+    time.sleep(0.1)
+    assert len(passed_second) == 2, "the second layer ran with weights that were not updated"
+    assert third_step.is_alive()
+    waited_before = hvd_p3.statistics()["forward_wait_seconds"]
+    time.sleep(0.2)
+    gated_engine.gate.hold(0)
+    third_step.join(_PATIENCE_S)
+    assert len(passed_second) == 3
+    assert hvd_p3.statistics()["forward_wait_seconds"] - waited_before >= 0.2
+
+
+def test_gradient_is_queued_before_the_layer_in_front_has_run_backward(gated_engine):
+    submitted = []
+
+    def wait_for_second_layer():
+        def second_layer_is_submitted():
+            events = hvd_p3.take_trace()
+            submitted.extend(each["tensor"] for each in events if each["kind"] == "submitted")
+            return any("dense+1" in tensor for tensor in submitted)
+
+        _wait_until(second_layer_is_submitted)
+        assert not any(tensor.endswith("dense/kernel") for tensor in submitted)
+
+    model = _overlapped_model(_Probe(backward=wait_for_second_layer))
+    hvd_p3.take_trace()
+    model.train_on_batch(*_batch())
+    assert submitted
+
+
+@pytest.mark.parametrize("read", ["get_weights", "numpy", "convert", "call", "function", "repr"])
+def test_every_read_settles_the_variable_first(gated_engine, read):
+    model = _overlapped_model(_Probe())
+    plain = keras.models.clone_model(
+        model,
+        clone_function=lambda layer: (
+            _Probe() if isinstance(layer, _Probe) else type(layer).from_config(layer.get_config())
+        ),
+    )
+    plain.set_weights(model.get_weights())
+    plain.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss="mse")
+    kernel = model.layers[0].kernel
+    readers = {
+        "get_weights": lambda each: each.get_weights()[0],
+        "numpy": lambda each: each.layers[0].kernel.numpy(),
+        "convert": lambda each: tf.convert_to_tensor(each.layers[0].kernel).numpy(),
+        "call": lambda each: each(np.eye(4, dtype="float32")).numpy(),
+        "function": lambda each: tf.function(lambda: each.layers[0].kernel + 0.0)().numpy(),
+        "repr": lambda each: repr(each.layers[0].kernel).partition("value=")[2],
+    }
+    for _ in range(2):
+        model.train_on_batch(*_batch())
+        plain.train_on_batch(*_batch())
+        stale = kernel._value.numpy()
+        actual, expected = readers[read](model), readers[read](plain)
+        if read == "repr":
+            assert actual == expected
+        else:
+            np.testing.assert_array_equal(actual, expected)
+        assert not np.array_equal(stale, kernel.numpy()), (
+            "no update was pending: nothing was tested"
+        )
+
+
+def test_assignment_comes_after_the_pending_update(gated_engine):
+    model = _overlapped_model(_Probe())
+    model.train_on_batch(*_batch())
+    weights = [np.full_like(each, 0.5) for each in model.get_weights()]
+    model.train_on_batch(*_batch())
+    model.set_weights(weights)
+    for actual, expected in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_momentum_is_settled_when_read(gated_engine):
+    model = _overlapped_model(_Probe())
+    model.train_on_batch(*_batch())
+    momentum = model.optimizer.momentums[0]
+    assert not momentum._value.numpy().any()
+    assert momentum.numpy().any()
+
+
+def test_settle_applies_everything(gated_engine):
+    model = _overlapped_model(_Probe())
+    model.train_on_batch(*_batch())
+    model.optimizer.settle()
+    before = [variable._value.numpy() for variable in model.trainable_variables]
+    for settled, variable in zip(before, model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(settled, variable.numpy())
+
+
+def test_learning_rate_of_the_step_counts_although_it_changed_since(gated_engine):
+    model = _overlapped_model(_Probe())
+    start = model.get_weights()[0]
+    model.optimizer.learning_rate = 0.0
+    model.train_on_batch(*_batch())
+    model.optimizer.learning_rate = 1000.0
+    np.testing.assert_array_equal(model.get_weights()[0], start)
+
+
+@pytest.mark.parametrize("guarded_read_follows", [False, True])
+def test_step_that_uses_a_raw_variable_trains_immediately_and_says_so(
+    gated_engine, guarded_read_follows, recwarn
+):
+    """A function that reads a variable behind the guard's back must not be overlapped."""
+    start = np.full(3, 2.0, "float32")
+    variable = keras.Variable(start, name=f"raw_{guarded_read_follows}")
+    raw = variable.value
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.5))
+    optimizer.build([variable])
+    assert optimizer.turn_overlap_on() is None
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(raw * raw)
+            if guarded_read_follows:
+                loss += 0.0 * tf.reduce_sum(variable.value)
+        optimizer.apply([tape.gradient(loss, raw)], [variable])
+
+    for _ in range(3):
+        step()
+    np.testing.assert_array_equal(raw.numpy(), np.zeros(3, "float32"))  # w - 0.5 * 2 w
+    notices = [str(each.message) for each in recwarn if "immediate mode" in str(each.message)]
+    assert len(notices) == 1
+    assert variable.path in notices[0]
+
+
+def test_two_steps_in_one_function_are_overlapped(gated_engine, recwarn):
+    variable = keras.Variable(np.full(3, 8.0, "float32"))
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.25))
+    optimizer.build([variable])
+    assert optimizer.turn_overlap_on() is None
+
+    @tf.function
+    def two_steps():
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(variable * variable)
+            optimizer.apply([tape.gradient(loss, variable.value)], [variable])
+
+    two_steps()
+    assert variable._value.numpy()[0] == 4.0, "the second update is pending"
+    np.testing.assert_array_equal(variable.numpy(), np.full(3, 2.0, "float32"))
+    assert not [each for each in recwarn if "immediate mode" in str(each.message)]
