@@ -1,12 +1,12 @@
 # Entry points; the work is done by the scripts in tools/.
 #
-# Variables:  TENSORFLOW_VERSION (2.16 to 2.20), PYTHON (3.9 to 3.12),
+# Variables:  TENSORFLOW_VERSION (2.16 to 2.20), PYTHON (3.10 to 3.12),
 #             HVD_P3_CACHE (where built Horovod wheels are kept)
 TENSORFLOW_VERSION ?= 2.20.0
 export TENSORFLOW_VERSION
 export PYTHON
 export HVD_P3_CACHE
-# More arguments for pytest, for example: make test PYTEST_ARGS="-k slicer"
+# More arguments for pytest, for example: make test PYTEST_ARGS="-k overlap"
 PYTEST_ARGS ?=
 
 .PHONY: help setup demo test sanitize lint format clean

@@ -24,7 +24,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.dist_info import dist_info
 
 ROOT = Path(__file__).resolve().parent
-OLDEST_PYTHON = (3, 9)
+OLDEST_PYTHON = (3, 10)
 OLDEST_TENSORFLOW = (2, 16)
 NEWEST_TENSORFLOW = (2, 20)
 OLDEST_CMAKE = (3, 25)
@@ -124,7 +124,7 @@ class Prerequisites:
     def __init__(self):
         if sys.version_info < OLDEST_PYTHON:
             version = sys.version.split()[0]
-            fail(f"{sys.executable} is Python {version}, but hvd_p3 needs 3.9 or newer.")
+            fail(f"{sys.executable} is Python {version}, but hvd_p3 needs 3.10 or newer.")
         self.tensorflow_version, self.tensorflow_dir = find_tensorflow()
         find_cxx_compiler()
         self.mpi_compiler = find_mpi_compiler()

@@ -39,6 +39,15 @@ broadcast_object = _delegate(horovod.broadcast_object)
 allgather_object = _delegate(horovod.allgather_object)
 
 
+def check_root_rank(root_rank):
+    """Raises `ValueError` unless `root_rank` is a rank of the job."""
+    size = process.size()
+    if isinstance(root_rank, bool) or not isinstance(root_rank, int) or not 0 <= root_rank < size:
+        raise ValueError(
+            f"root_rank must be an integer from 0 to {size - 1}. Received: {root_rank!r}"
+        )
+
+
 def broadcast_variables(variables, root_rank):
     """Gives all ranks the values that the variables have on one rank.
 
@@ -55,11 +64,7 @@ def broadcast_variables(variables, root_rank):
     hvd_p3.broadcast_variables(model.variables, root_rank=0)
     ```
     """
-    size = process.size()
-    if isinstance(root_rank, bool) or not isinstance(root_rank, int) or not 0 <= root_rank < size:
-        raise ValueError(
-            f"root_rank must be an integer from 0 to {size - 1}. Received: {root_rank!r}"
-        )
+    check_root_rank(root_rank)
     variables = [_native(variable) for variable in variables]
-    if variables and size > 1:
+    if variables and process.size() > 1:
         horovod.broadcast_variables(variables, root_rank=root_rank)

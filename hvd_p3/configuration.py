@@ -128,7 +128,7 @@ def load(arguments):
         if name not in fields:
             raise TypeError(
                 f"hvd_p3.init got an unknown argument '{name}'{_suggestion(name, fields)}. "
-                f"Settings: {', '.join(fields)}"
+                f"The settings are {', '.join(fields)}."
             )
     known_variables = {environment_variable(name) for name in fields}
     for variable in os.environ:
@@ -155,9 +155,9 @@ def load(arguments):
 
 
 # Read by the build and the tools, not by the package.
-_OUTSIDE_VARIABLES = {"HVD_P3_CACHE", "HVD_P3_ENGINE_SCENARIO", "HVD_P3_ENGINE_ONLY"}
+_OUTSIDE_VARIABLES = {"HVD_P3_CACHE", "HVD_P3_ENGINE_SCENARIO"}
 
 
 def _suggestion(name, candidates):
     close = difflib.get_close_matches(name, list(candidates), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f" (did you mean {close[0]}?)" if close else ""

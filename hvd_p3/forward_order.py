@@ -21,7 +21,7 @@ def first_uses(variables):
         A list of int, `None` for variables that no op uses; or `None` instead of the list when no
         function is being traced.
     """
-    if not tf.inside_function():
+    if tf.executing_eagerly():
         return None
     graph = tf.compat.v1.get_default_graph()
     numbers = {op.name: number for number, op in enumerate(graph.get_operations())}

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import threading
 
 import horovod.tensorflow as horovod
 import keras
@@ -102,7 +103,8 @@ class _DistributedState:
         self.wrapped_class = wrapped_class
         self.reducer = reducer
         self.overlapped = None  # OverlappedUpdates once overlapped mode is on
-        self.shown_step = None  # (learning rate, iterations) of the update being applied late
+        self.has_unguarded_use = False
+        self._late = threading.local()
 
     def turn_overlap_on(self):
         """Turns overlapped mode on; returns why not, or `None`."""
@@ -135,13 +137,19 @@ class _DistributedState:
             if variable.constraint is not None:
                 variable.assign(variable.constraint(variable))
 
+    @property
+    def shown_step(self):
+        """(learning rate, iterations) of the update that this thread applies late, or `None`."""
+        return getattr(self._late, "step", None)
+
     @contextlib.contextmanager
     def _showing_step(self, step):
-        before, self.shown_step = self.shown_step, step
+        before = self.shown_step
+        self._late.step = step
         try:
             yield
         finally:
-            self.shown_step = before
+            self._late.step = before
 
 
 def prepare(model):
@@ -230,12 +238,16 @@ class _DistributedMethods:
         if state.overlapped is not None:
             unguarded = state.overlapped.unguarded_use()
             if unguarded is None:
+                self._filter_empty_gradients(grads, trainable_variables)  # for Keras's warning
                 state.overlapped.push(gradients)
                 self._iterations.assign_add(1)
                 return None
             state.overlapped.guard_all()
+            state.has_unguarded_use = True
             notices.train_immediately(
-                f"the training step uses variable '{unguarded.path}' through its raw tf.Variable"
+                f"the training step uses variable '{unguarded.path}' in a way that could read it "
+                "before it is updated: through its raw tf.Variable, or in a tf.function that was "
+                "traced before P3Callback turned overlapped mode on"
             )
         reduced = state.reducer.reduce(gradients)
         return super().apply([reduced.get(index) for index in indices], trainable_variables)
@@ -250,7 +262,8 @@ class _DistributedMethods:
 
     def is_overlapped(self):
         """Returns whether overlapped mode is on."""
-        return self.__dict__[_STATE].overlapped is not None
+        state = self.__dict__[_STATE]
+        return state.overlapped is not None and not state.has_unguarded_use
 
     def settle(self):
         """Applies the updates that overlapped mode has not applied yet."""

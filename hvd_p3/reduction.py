@@ -116,7 +116,7 @@ class GradientReducer:
                 for index, gradient in gradients.items()
             }
         handles = self.handles(gradients)
-        if not tf.inside_function():
+        if tf.executing_eagerly():
             return self._reduce_eagerly(gradients, handles)
         ops.note_arrival([self.slots[index] for index in gradients], list(gradients.values()))
         return {

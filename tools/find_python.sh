@@ -15,5 +15,5 @@ for candidate in "${candidates[@]}"; do
     exit 0
   fi
 done
-fail "no usable Python (tried ${candidates[*]}); hvd_p3 needs Python 3.9 to 3.12: install python3.11," \
+fail "no usable Python (tried ${candidates[*]}); hvd_p3 needs Python 3.10 to 3.12: install python3.11," \
   "or run \`make setup PYTHON=/path/to/python\`."

@@ -27,11 +27,13 @@ constexpr int64_t kFirstRoundDelayNs = 100'000;
 constexpr int64_t kLastRoundDelayNs = 1'000'000;
 
 // Waiting for the network: yield for this long after the last progress, then sleep for a time that
-// grows
-// with the time waited, from the first to the second of these.
+// grows with the time waited, from the first to the second of these.
 constexpr int64_t kYieldNs = 20'000;
 constexpr int64_t kFirstSleepNs = 20'000;
 constexpr int64_t kLastSleepNs = 200'000;
+
+// How long a rank that ends stays after the last round; many times the longest sleep.
+constexpr std::chrono::milliseconds kFarewell{20};
 
 // The kernel may delay a timed sleep by this much; its default of 50 us exceeds our shortest sleep.
 constexpr unsigned long kTimerSlackNs = 1'000;
@@ -46,6 +48,7 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<ControlChannel> con
       rank_(control_->rank()),
       size_(control_->size()),
       trace_(options.trace, options.trace_capacity),
+      statistics_(std::make_shared<Statistics>()),
       agreement_(control_->size()),
       schedule_(options.credit_bytes),
       thread_([this] { Run(); }) {}
@@ -129,11 +132,15 @@ void Engine::Run() {
   }
   Status reason = failure_;
   if (reason.ok()) {
+    // The caller may end MPI next, and MPI ends for all ranks at once: let the others see the
+    // result of the last round first.
+    std::this_thread::sleep_for(kFarewell);
     reason = Status(StatusCode::kShutdown,
                     "hvd_p3 was shut down: a rank called hvd_p3.shutdown() or ended its program");
   } else {
-    control_->Abort();
-    transport_->Abort();
+    const bool control_in_use = control_->Abort();
+    const bool transport_in_use = transport_->Abort();
+    buffers_stay_in_use_ = control_in_use || transport_in_use;
   }
   FailEverything(reason);
 }
@@ -161,7 +168,7 @@ bool Engine::AdmitSubmissions() {
       continue;
     }
     tensor->submission = std::move(submission);
-    statistics_.Hold(2 * spec.bytes());
+    statistics_->Hold(2 * spec.bytes());
     unfinished_.push_back(tensor);
     Record(TraceKind::kSubmitted, spec, 0, spec.bytes());
     if (tensor->submission.ready != nullptr) {
@@ -268,7 +275,7 @@ void Engine::StartRound() {
 }
 
 void Engine::FinishRound() {
-  statistics_.RoundFinished();
+  statistics_->RoundFinished();
   next_round_ns_ = NowNanoseconds() + round_delay_ns_;
   round_delay_ns_ = std::min(2 * round_delay_ns_, kLastRoundDelayNs);
   const uint64_t flags = ~words_[kFlagsWord];
@@ -316,7 +323,7 @@ void Engine::FinishExchange() {
     if (group->failure.ok()) continue;
     const std::vector<Tensor*> unfinished = unfinished_;
     for (Tensor* tensor : unfinished) {
-      if (tensor->group == group) Complete(tensor, group->failure, false);
+      if (tensor->group == group) Complete(tensor, group->failure);
     }
   }
   news_ = true;  // the ready tensors of newly agreed groups
@@ -342,7 +349,7 @@ void Engine::StartSlice(const ScheduledSlice& scheduled) {
   }
 
   bytes_in_flight_ += slice.bytes;
-  statistics_.SliceStarted();
+  statistics_->SliceStarted();
   Record(TraceKind::kStarted, spec, first.offset, slice.bytes);
   InFlight in_flight{scheduled, nullptr};
   if (slice.bytes > 0) {
@@ -357,18 +364,18 @@ void Engine::FinishSlice(const ScheduledSlice& scheduled) {
   const Slice& slice = group.slices[static_cast<size_t>(scheduled.slice)];
   const SliceMember& first = slice.members.front();
   bytes_in_flight_ -= slice.bytes;
-  statistics_.SliceFinished(slice.bytes);
+  statistics_->SliceFinished(slice.bytes);
   Record(TraceKind::kFinished, group.declaration.tensors[static_cast<size_t>(first.tensor)],
          first.offset, slice.bytes);
   finished_slots_ |= uint64_t{1} << scheduled.slot;
   news_ = true;
   for (const SliceMember& member : slice.members) {
     Tensor* tensor = &group.tensors[static_cast<size_t>(member.tensor)];
-    if (--tensor->slices_left == 0) Complete(tensor, Status(), false);
+    if (--tensor->slices_left == 0) Complete(tensor, Status());
   }
 }
 
-void Engine::Complete(Tensor* tensor, const Status& status, bool buffers_in_use) {
+void Engine::Complete(Tensor* tensor, const Status& status) {
   const TensorSpec& spec = tensor->group->spec(*tensor);
   // Idle before the callback runs: it may make another thread submit the tensor again.
   Submission submission = std::move(tensor->submission);
@@ -376,9 +383,8 @@ void Engine::Complete(Tensor* tensor, const Status& status, bool buffers_in_use)
   tensor->state = Tensor::State::kIdle;
   unfinished_.erase(std::find(unfinished_.begin(), unfinished_.end(), tensor));
   awaiting_.erase(std::remove(awaiting_.begin(), awaiting_.end(), tensor), awaiting_.end());
-  statistics_.Hold(-2 * spec.bytes());
+  statistics_->Hold(-2 * spec.bytes());
   Record(TraceKind::kCompleted, spec, 0, spec.bytes());
-  if (buffers_in_use) buffers_in_use_.push_back(submission.buffers);
   submission.done(status);
 }
 
@@ -388,10 +394,10 @@ void Engine::Fail(Status status) {
 
 void Engine::FailEverything(const Status& status) {
   AdmitSubmissions();
-  const bool buffers_in_use = !in_flight_.empty();
   while (!unfinished_.empty()) {
     Tensor* tensor = unfinished_.back();
-    Complete(tensor, status, buffers_in_use && tensor->state == Tensor::State::kScheduled);
+    if (buffers_stay_in_use_) buffers_in_use_.push_back(tensor->submission.buffers);
+    Complete(tensor, status);
   }
   std::vector<std::pair<Tensor*, Submission>> late;
   {
@@ -402,6 +408,18 @@ void Engine::FailEverything(const Status& status) {
     thread_ended_.notify_all();
   }
   for (auto& entry : late) entry.second.done(status);
+  if (buffers_stay_in_use_) LeakWhatIsInUse();
+}
+
+void Engine::LeakWhatIsInUse() {
+  struct InUse {
+    std::vector<InFlight> slices;
+    std::unique_ptr<Collective> negotiation;
+    std::vector<uint64_t> words;
+    std::vector<std::shared_ptr<void>> buffers;
+  };
+  new InUse{std::move(in_flight_), std::move(negotiation_), std::move(words_),
+            std::move(buffers_in_use_)};
 }
 
 void Engine::WaitForWork(bool progressed) {

@@ -68,7 +68,8 @@ class Engine {
   // to `timeout_s` seconds for the other ranks to take part, then leaves without them.
   void Shutdown(double timeout_s);
 
-  Statistics& statistics() { return statistics_; }
+  // May outlive the engine.
+  const std::shared_ptr<Statistics>& statistics() const { return statistics_; }
   std::vector<TraceEvent> TakeTrace() { return trace_.Take(); }
 
  private:
@@ -91,9 +92,10 @@ class Engine {
   void FinishExchange();
   void StartSlice(const ScheduledSlice& scheduled);
   void FinishSlice(const ScheduledSlice& scheduled);
-  void Complete(Tensor* tensor, const Status& status, bool buffers_in_use);
+  void Complete(Tensor* tensor, const Status& status);
   void Fail(Status status);
   void FailEverything(const Status& status);
+  void LeakWhatIsInUse();
   void WaitForWork(bool progressed);
   void Record(TraceKind kind, const TensorSpec& tensor, int64_t offset, int64_t bytes);
 
@@ -103,7 +105,7 @@ class Engine {
   const int rank_;
   const int size_;
   Trace trace_;
-  Statistics statistics_;
+  const std::shared_ptr<Statistics> statistics_;
 
   // Shared between threads, guarded by mutex_.
   mutable std::mutex mutex_;
@@ -138,7 +140,10 @@ class Engine {
   int64_t next_round_ns_ = 0;  // a round without news starts no earlier
   int64_t round_delay_ns_ = 0;
   int64_t last_progress_ns_ = 0;
-  std::vector<std::shared_ptr<void>> buffers_in_use_;  // of collectives that cannot be cancelled
+  // After a failure: collectives that cannot be cancelled may write to their buffers until the
+  // process ends, so these are never freed.
+  bool buffers_stay_in_use_ = false;
+  std::vector<std::shared_ptr<void>> buffers_in_use_;
 
   std::thread thread_;  // last: starts when all the rest is constructed
 };

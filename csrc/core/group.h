@@ -26,7 +26,7 @@ struct Submission {
   Device device;
   std::unique_ptr<Event> ready;  // null: the input is complete already
   // Keeps both buffers alive. Released after `done`, or never, if the engine fails while a
-  // collective that it cannot cancel may still write to the output.
+  // collective that cannot be cancelled may still write to the output.
   std::shared_ptr<void> buffers;
   // Called exactly once, on the engine thread, or by Submit itself if the engine has stopped.
   std::function<void(const Status&)> done;

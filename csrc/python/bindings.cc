@@ -115,7 +115,7 @@ std::vector<TensorHandle> DeclareGroup(const std::string& name,
 }
 
 py::dict StatisticsDict() {
-  const StatisticsSnapshot snapshot = RunningEngine()->statistics().Snapshot();
+  const StatisticsSnapshot snapshot = RunningEngine()->statistics()->Snapshot();
   py::dict result;
   result["slices"] = snapshot.slices;
   result["bytes"] = snapshot.bytes;

@@ -44,7 +44,7 @@ absl::Status GradientSlot::Push(const std::shared_ptr<Engine>& engine, TensorHan
     }
     pending_ = true;
     reduced_ = false;
-    engine_ = engine;
+    statistics_ = engine->statistics();
     result_ = {absl::OkStatus(), output, std::move(context)};
   }
   auto buffers = std::make_shared<PushedBuffers>(PushedBuffers{gradient, output});
@@ -113,7 +113,7 @@ void GradientSlot::NoteArrival() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!pending_ || reduced_ || blocked_) return;
   blocked_ = true;
-  engine_->statistics().ReaderBlocked();
+  statistics_->ReaderBlocked();
 }
 
 void GradientSlot::Reduced(const absl::Status& status) {
@@ -123,7 +123,7 @@ void GradientSlot::Reduced(const absl::Status& status) {
     const std::lock_guard<std::mutex> lock(mutex_);
     reduced_ = true;
     result_.status = status;
-    if (blocked_) engine_->statistics().ReaderReleased();
+    if (blocked_) statistics_->ReaderReleased();
     blocked_ = false;
     waiting = std::exchange(waiting_, nullptr);
     if (waiting || dropped_) pulled = Take();

@@ -61,7 +61,7 @@ class GradientSlot : public tensorflow::ResourceBase {
   bool reduced_ = false;  // of the pushed gradient, the result or an error is there
   bool dropped_ = false;  // nobody will pull what was pushed
   bool blocked_ = false;  // the forward pass is counted as waiting
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Statistics> statistics_;
   Pulled result_;
   PullDone waiting_;
 };

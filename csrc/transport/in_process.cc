@@ -149,7 +149,7 @@ class InProcessTransport : public Transport {
     return {};
   }
 
-  void Abort() override {}
+  bool Abort() override { return false; }
 
  private:
   const std::shared_ptr<State> state_;
@@ -213,7 +213,7 @@ class InProcessControlChannel : public ControlChannel {
     return {};
   }
 
-  void Abort() override {}
+  bool Abort() override { return false; }
 
  private:
   const std::shared_ptr<State> state_;

@@ -22,6 +22,15 @@ Status FromMpi(int code, const char* call) {
                                       "look for the first error in the output of all ranks"};
 }
 
+// Horovod ends MPI on all ranks as soon as one rank ends, and MPI calls abort the process from then
+// on.
+Status CheckNotFinalized() {
+  if (!MpiIsFinalized()) return {};
+  return {StatusCode::kTransport,
+          "another rank has ended and with it MPI; look for the first error in the output of all "
+          "ranks, and give all ranks the same number of steps"};
+}
+
 // A duplicate of MPI_COMM_WORLD that reports errors as return codes.
 class Communicator {
  public:
@@ -98,7 +107,9 @@ class SumOperations {
 
 Status TestRequest(MPI_Request* request, bool* done) {
   int flag = 0;
-  const Status status = FromMpi(MPI_Test(request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
+  Status status = CheckNotFinalized();
+  if (!status.ok()) return status;
+  status = FromMpi(MPI_Test(request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
   *done = flag != 0;
   return status;
 }
@@ -137,14 +148,16 @@ class MpiTransport : public Transport {
       return {StatusCode::kInvalidArgument,
               "a slice has more elements than MPI can count; lower HVD_P3_SLICE_BYTES"};
     }
+    Status status = CheckNotFinalized();
+    if (!status.ok()) return status;
     const auto [datatype, op] = operations_.For(reduction.dtype);
     auto slice = std::make_unique<MpiSlice>(reduction);
-    const Status status = slice->Start(communicator_->get(), datatype, op);
+    status = slice->Start(communicator_->get(), datatype, op);
     *collective = std::move(slice);
     return status;
   }
 
-  void Abort() override {}
+  bool Abort() override { return true; }  // MPI cannot cancel a collective
 
  private:
   const std::unique_ptr<Communicator> communicator_;
@@ -231,21 +244,25 @@ class MpiControlChannel : public ControlChannel {
   int size() const override { return communicator_->size(); }
 
   Status StartAnd(std::vector<uint64_t>* words, std::unique_ptr<Collective>* collective) override {
+    Status status = CheckNotFinalized();
+    if (!status.ok()) return status;
     auto round = std::make_unique<MpiAnd>(words);
-    const Status status = round->Start(communicator_->get());
+    status = round->Start(communicator_->get());
     *collective = std::move(round);
     return status;
   }
 
   Status StartAllGather(const std::string& mine, std::vector<std::string>* all,
                         std::unique_ptr<Collective>* collective) override {
+    Status status = CheckNotFinalized();
+    if (!status.ok()) return status;
     auto exchange = std::make_unique<MpiAllGather>(*communicator_, mine, all);
-    const Status status = exchange->Start();
+    status = exchange->Start();
     *collective = std::move(exchange);
     return status;
   }
 
-  void Abort() override {}
+  bool Abort() override { return true; }  // MPI cannot cancel a collective
 
  private:
   const std::unique_ptr<Communicator> communicator_;

@@ -56,8 +56,9 @@ class Transport {
   virtual ~Transport() = default;
   virtual Status Start(const SliceReduction& reduction,
                        std::unique_ptr<Collective>* collective) = 0;
-  // Gives up everything in flight. No method but the destructor is called afterwards.
-  virtual void Abort() = 0;
+  // Gives up everything in flight; no method but the destructor is called afterwards. Returns
+  // whether buffers of what was given up may still be written to.
+  virtual bool Abort() = 0;
 };
 
 class ControlChannel {
@@ -72,7 +73,8 @@ class ControlChannel {
   // Starts the exchange of one byte string per rank; `*all` has `size()` entries once done.
   virtual Status StartAllGather(const std::string& mine, std::vector<std::string>* all,
                                 std::unique_ptr<Collective>* collective) = 0;
-  virtual void Abort() = 0;
+  // As Transport::Abort.
+  virtual bool Abort() = 0;
 };
 
 }  // namespace hvd_p3

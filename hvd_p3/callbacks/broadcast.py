@@ -2,7 +2,7 @@
 
 import keras
 
-from hvd_p3 import collectives, process
+from hvd_p3 import collectives
 from hvd_p3 import optimizer as distributed
 
 
@@ -28,11 +28,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     def __init__(self, root_rank):
         super().__init__()
-        size = process.size()
-        if not isinstance(root_rank, int) or not 0 <= root_rank < size:
-            raise ValueError(
-                f"root_rank must be an integer from 0 to {size - 1}. Received: {root_rank!r}"
-            )
+        collectives.check_root_rank(root_rank)
         self.root_rank = root_rank
         self._done = False
 

@@ -40,15 +40,12 @@ class OverlappedUpdates:
             self._pending.append(pending)
 
     def unguarded_use(self):
-        """Returns a variable that the function being traced has used without a guard, or `None`.
+        """Returns a variable that a traced function has used without a guard, or `None`.
 
-        Such a function could read a stale value: it got hold of the raw `tf.Variable`.
+        Such a function could read a stale value.
         """
-        if not tf.inside_function():
-            return None
-        graph = tf.compat.v1.get_default_graph()
         for variable, pending in zip(self._variables, self._pending, strict=True):
-            if pending.was_used_unguarded(graph):
+            if pending.was_used_unguarded():
                 return variable
         return None
 

@@ -5,28 +5,34 @@ import threading
 import weakref
 
 import tensorflow as tf
-from tensorflow.python.eager import record
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+from tensorflow.python.eager import context, record
+from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops.control_flow_v2_func_graphs import (
     CondBranchFuncGraph,
     ControlFlowFuncGraph,
 )
 
 from hvd_p3 import ops
+from hvd_p3.overlap import exporting
 
 
 class PendingUpdate:
     """The update of one variable: pushed at the end of a step, applied before the next read.
 
     Call `guard` before anything reads or writes the variable or the optimizer's state for it. When
-    a function is traced it adds `cond(pending, pull and apply, nothing)` to the graph, once per
-    graph; eagerly it applies at once. TensorFlow orders later reads of the variable after the
-    guard, since both take the variable's resource.
+    a function is traced it adds `cond(pending, pull and apply, nothing)` to the graph; eagerly it
+    applies at once. TensorFlow orders later reads of the variable after the guard, since both take
+    the variable's resource.
+
+    A guard serves the rest of its graph until another op takes the slot: a push, or a call of a
+    function or a loop in which there may be one.
 
     Args:
         variable: `tf.Variable`.
         slot: `ops.Slot` of the variable.
         context_dtypes: List of `tf.DType`s, of the tensors pushed with each gradient.
-        update: Function of (reduced gradient, context) that updates the variable and the state.
+        update: Function of (reduced gradient, step context) that updates variable and state.
     """
 
     def __init__(self, variable, slot, context_dtypes, update):
@@ -34,66 +40,50 @@ class PendingUpdate:
         self._slot = slot
         self._context_dtypes = context_dtypes
         self._update = update
-        # Graphs in which no update can be pending after the guard that they have already.
-        self._guarded = weakref.WeakSet()
-        self._used_unguarded = weakref.WeakSet()
-        self._ops_at_push = weakref.WeakKeyDictionary()  # graph -> number of ops at the last push
+        # graph -> number of ops that took the slot when the last guard was made
+        self._slot_users_at_guard = weakref.WeakKeyDictionary()
+        self._used_unguarded = False
         self._thread = threading.local()
 
     def guard(self):
         """Makes sure that what follows in the program sees the updated variable."""
-        if getattr(self._thread, "suspended", False):
+        if getattr(self._thread, "suspended", False) or in_symbolic_scope():
             return
-        if not tf.inside_function():
+        if tf.executing_eagerly():
             if ops.is_pending(self._slot):
                 self._apply()
             return
         graph = tf.compat.v1.get_default_graph()
-        if self.is_guarded(graph):
+        if isinstance(graph, FuncGraph) and self._is_guarded(graph):
             return
-        if self.was_used_unguarded(graph):
-            self._used_unguarded.add(graph)
-        self._guarded.add(graph)
+        if not isinstance(graph, FuncGraph) or exporting.is_exporting():
+            # The exported program stands alone: it gets the updated weights and no guard.
+            with context.eager_mode():
+                self.guard()
+            return
+        self._note_unguarded_use(graph)
         if not isinstance(graph, ControlFlowFuncGraph):
             # The last op made so far is what the forward pass computed before this variable.
             made = graph.get_operations()
             ops.note_arrival([self._slot], after=made[-1:])
         with record.stop_recording():
             tf.cond(ops.is_pending(self._slot), self._apply, lambda: None)
+        self._slot_users_at_guard[graph] = len(_users(graph, self._slot.handle))
 
-    def is_guarded(self, graph):
-        """Whether no update can be pending at this point of the graph."""
-        # A branch runs once, after its enclosing graph's guard. A loop's body runs again, after
-        # what the body itself may push, and another function may run anywhere: these need a guard
-        # of their own.
-        while graph not in self._guarded:
-            if not isinstance(graph, CondBranchFuncGraph):
-                return False
-            graph = graph.outer_graph
-        return True
+    def was_used_unguarded(self):
+        """Whether a traced function used the variable where an update may be pending.
 
-    def was_used_unguarded(self, graph):
-        """Whether the graph uses the variable at a point where an update may be pending.
-
-        That is the doing of code that holds the raw `tf.Variable`.
+        That is the doing of code that holds the raw `tf.Variable`, or of a function that was
+        traced before the variable had a guard.
         """
-        if graph in self._used_unguarded:
-            return True
-        if self.is_guarded(graph):
-            return False
-        users = graph.capture(self._variable.handle).consumers()
-        new = {op.name for op in graph.get_operations()[self._ops_at_push.get(graph, 0) :]}
-        return any(op.name in new for op in users)
+        graph = tf.compat.v1.get_default_graph()
+        if not tf.executing_eagerly() and not self._is_guarded(graph):
+            self._note_unguarded_use(graph)
+        return self._used_unguarded
 
-    def push(self, gradient, context, tensor_handle):
+    def push(self, gradient, step_context, tensor_handle):
         """Starts the reduction of this step's gradient. Guard first: one update can be pending."""
-        ops.push(self._slot, gradient, context, tensor_handle)
-        if tf.inside_function():
-            graph = tf.compat.v1.get_default_graph()
-            self._ops_at_push[graph] = len(graph.get_operations())
-            while graph is not None:
-                self._guarded.discard(graph)
-                graph = getattr(graph, "outer_graph", None)
+        ops.push(self._slot, gradient, step_context, tensor_handle)
 
     @contextlib.contextmanager
     def suspended(self):
@@ -105,9 +95,47 @@ class PendingUpdate:
         finally:
             self._thread.suspended = before
 
+    def _is_guarded(self, graph):
+        """Whether no update can be pending at this point of the graph."""
+        while True:
+            users = len(_users(graph, self._slot.handle))
+            if graph in self._slot_users_at_guard:
+                return self._slot_users_at_guard[graph] == users
+            # A branch runs once, after what its enclosing graph has guarded. A loop's body runs
+            # again after what it pushes itself, and another function may run anywhere.
+            if users > 0 or not isinstance(graph, CondBranchFuncGraph):
+                return False
+            graph = graph.outer_graph
+
+    def _note_unguarded_use(self, graph):
+        """Looks for ops that took the variable, but not the slot, since the last guard was lost.
+
+        An op that takes both contains a guard, or a push, itself.
+        """
+        users = _users(graph, self._variable.handle)
+        if not users:
+            return
+        slot_users = _users(graph, self._slot.handle)
+        numbers = {op.name: number for number, op in enumerate(graph.get_operations())}
+        lost_at = -1
+        if graph in self._slot_users_at_guard:
+            since_guard = slot_users[self._slot_users_at_guard[graph] :]
+            lost_at = min(numbers[op.name] for op in since_guard)
+        with_slot = {op.name for op in slot_users}
+        if any(op.name not in with_slot and numbers[op.name] > lost_at for op in users):
+            self._used_unguarded = True
+
     def _apply(self):
         with self.suspended():
-            gradient, context = ops.pull(
+            gradient, step_context = ops.pull(
                 self._slot, self._variable.dtype, self._variable.shape, self._context_dtypes
             )
-            self._update(gradient, context)
+            self._update(gradient, step_context)
+
+
+def _users(graph, handle):
+    """The ops of a graph that take a resource from outside it, in the order of their making."""
+    for captured, placeholder in graph.captures:
+        if captured is handle:
+            return placeholder.consumers()
+    return []

@@ -42,7 +42,7 @@ hvd_p3::InProcessOptions MakeWorldOptions(const hvd_p3::Scenario& scenario) {
 
 int64_t Rounds(const std::vector<std::unique_ptr<hvd_p3::Engine>>& engines) {
   int64_t rounds = 0;
-  for (const auto& engine : engines) rounds += engine->statistics().Snapshot().negotiation_rounds;
+  for (const auto& engine : engines) rounds += engine->statistics()->Snapshot().negotiation_rounds;
   return rounds;
 }
 

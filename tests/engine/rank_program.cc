@@ -179,7 +179,7 @@ void RankProgram::Report(std::ostream& output) {
            << ",\"correct\":" << (reduction->correct ? "true" : "false") << "}";
     separator = ",";
   }
-  const StatisticsSnapshot statistics = engine_->statistics().Snapshot();
+  const StatisticsSnapshot statistics = engine_->statistics()->Snapshot();
   output << "],\"held_bytes\":" << statistics.held_bytes << ",\"slices\":" << statistics.slices
          << ",\"trace\":[";
   separator = "";

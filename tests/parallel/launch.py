@@ -18,11 +18,12 @@ class Job:
         program: Path of a Python file.
         arguments: List of str.
         environment: dict of str, added to this process's environment.
+        controller: "--mpi" or "--gloo".
     """
 
-    def __init__(self, ranks, program, arguments=(), environment=None, launcher_options=()):
+    def __init__(self, ranks, program, arguments=(), environment=None, controller="--mpi"):
         horovodrun = Path(sys.executable).with_name("horovodrun")
-        command = [str(horovodrun), *launcher_options, "-np", str(ranks), "--mpi"]
+        command = [str(horovodrun), "-np", str(ranks), controller]
         command += [sys.executable, "-u", str(program), *map(str, arguments)]
         self.process = subprocess.Popen(
             command,
@@ -72,9 +73,9 @@ class Job:
                 continue
 
 
-def run(ranks, program, arguments=(), environment=None, timeout=300, launcher_options=()):
+def run(ranks, program, arguments=(), environment=None, timeout=300, controller="--mpi"):
     """Runs a program on several ranks; returns (exit code, output)."""
-    return Job(ranks, program, arguments, environment, launcher_options).wait(timeout)
+    return Job(ranks, program, arguments, environment, controller).wait(timeout)
 
 
 def wait_until(condition, timeout):

@@ -73,6 +73,7 @@ def test_first_layer_runs_while_a_later_layer_is_on_the_wire(gated_engine):
         after=_Probe(forward=lambda: passed_second.append(time.monotonic())),
     )
     model.train_on_batch(*_batch())
+    _wait_until(lambda: hvd_p3.statistics()["held_bytes"] == 0)
     gated_engine.gate.hold(_SECOND_LAYER_ELEMENTS)
     model.train_on_batch(*_batch())  # returns although the second layer's reduction is held
     assert len(passed_second) == 2
@@ -224,3 +225,84 @@ def test_two_steps_in_one_function_are_overlapped(gated_engine, recwarn):
     assert variable._value.numpy()[0] == 4.0, "the second update is pending"
     np.testing.assert_array_equal(variable.numpy(), np.full(3, 2.0, "float32"))
     assert not [each for each in recwarn if "immediate mode" in str(each.message)]
+
+
+def test_function_that_pushes_reopens_the_guard_in_its_caller(gated_engine):
+    """`train` is traced long before `program` calls it between two reads."""
+    variable = keras.Variable(np.full(3, 8.0, "float32"))
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.25))
+    optimizer.build([variable])
+    assert optimizer.turn_overlap_on() is None
+
+    @tf.function
+    def train():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(variable * variable)
+        optimizer.apply([tape.gradient(loss, variable.value)], [variable])
+
+    @tf.function
+    def program():
+        before = tf.identity(variable.value)
+        train()
+        between = tf.identity(variable.value)
+        tf.cond(before[0] > 0.0, train, lambda: None)
+        return before, between, tf.identity(variable.value)
+
+    train()  # 8 -> 4
+    assert [value.numpy()[0] for value in program()] == [4.0, 2.0, 1.0]
+
+
+def test_loop_that_pushes_reads_its_own_updates(gated_engine):
+    variable = keras.Variable(np.full(3, 8.0, "float32"))
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.25))
+    optimizer.build([variable])
+    assert optimizer.turn_overlap_on() is None
+
+    @tf.function
+    def program():
+        before = tf.identity(variable.value)
+        for _ in tf.range(3):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(variable * variable)
+            optimizer.apply([tape.gradient(loss, variable.value)], [variable])
+        return before, tf.identity(variable.value)
+
+    assert [value.numpy()[0] for value in program()] == [8.0, 1.0]
+
+
+def test_layer_in_a_function_of_its_own_is_overlapped(gated_engine, recwarn):
+    class Compiled(keras.layers.Dense):
+        @tf.function
+        def call(self, inputs):
+            return super().call(inputs)
+
+    model = keras.Sequential([keras.Input((4,)), Compiled(3)])
+    model.compile(hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+    callback = hvd_p3.callbacks.P3Callback()
+    x = np.ones((4, 4), "float32")
+    model.fit(x, x[:, :3], batch_size=2, callbacks=[callback], verbose=0)
+    assert model.optimizer.is_overlapped()
+    assert not [each for each in recwarn if "immediate mode" in str(each.message)]
+
+
+@pytest.mark.parametrize("way", ["export", "saved_model"])
+def test_exported_program_has_the_right_weights_and_no_trace_of_hvd_p3(gated_engine, tmp_path, way):
+    model = _overlapped_model(_Probe())
+    model.train_on_batch(*_batch())  # leaves an update pending
+    inputs = np.eye(4, dtype="float32")
+    if way == "export":
+        model.export(tmp_path, verbose=False)
+        loaded = tf.saved_model.load(tmp_path)
+        outputs = loaded.serve(inputs)
+    else:
+        module = tf.Module()
+        module.variables_of_model = [variable.value for variable in model.variables]
+        module.serve = tf.function(
+            lambda x: model(x), input_signature=[tf.TensorSpec([None, 4], tf.float32)]
+        )
+        tf.saved_model.save(module, tmp_path)
+        loaded = tf.saved_model.load(tmp_path)
+        outputs = loaded.serve(inputs)
+    np.testing.assert_allclose(outputs, model(inputs), rtol=1e-6)
+    assert b"HvdP3" not in (tmp_path / "saved_model.pb").read_bytes()
+    model.train_on_batch(*_batch())  # training goes on

@@ -1,0 +1,55 @@
+"""A training program that goes wrong on request, for test_failures.py.
+
+    program_train.py WHAT [RANK]
+
+WHAT: "long" trains for minutes; "raise" raises an exception on RANK in the middle of an epoch;
+"exit" calls sys.exit(3) there; "fewer" runs fewer steps on RANK; "settings" gives RANK another
+slice size.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+what = sys.argv[1]
+failing_rank = int(sys.argv[2]) if len(sys.argv) > 2 else -1
+if what == "settings" and os.environ.get("OMPI_COMM_WORLD_RANK") == str(failing_rank):
+    os.environ["HVD_P3_SLICE_BYTES"] = "1000"
+
+import keras  # noqa: E402
+
+import hvd_p3 as hvd  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent))
+import models  # noqa: E402
+
+
+class _GoWrong(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 3:
+            print(f"rank {hvd.rank()} is training as process {os.getpid()}", flush=True)
+        if batch == 5 and hvd.rank() == failing_rank:
+            if what == "raise":
+                raise ArithmeticError("this rank fails on purpose")
+            if what == "exit":
+                sys.exit(3)
+
+
+def main():
+    hvd.init()
+    x, y = models.digits_of_this_rank(80)
+    if what == "fewer" and hvd.rank() == failing_rank:
+        x, y = x[:40], y[:40]
+    model = models.digits_model()
+    model.compile(
+        hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    callbacks = [hvd.callbacks.P3Callback(verbose=0), _GoWrong()]
+    epochs = 100000 if what == "long" else 2
+    model.fit(x, y, batch_size=8, epochs=epochs, callbacks=callbacks, verbose=0)
+    print(f"rank {hvd.rank()} has finished", flush=True)
+
+
+if __name__ == "__main__":
+    main()
