@@ -32,6 +32,9 @@ constexpr int64_t kYieldNs = 20'000;
 constexpr int64_t kFirstSleepNs = 20'000;
 constexpr int64_t kLastSleepNs = 200'000;
 
+// How long a rank with nothing unfinished looks after a round that it has joined.
+constexpr int64_t kLingerNs = 10'000'000;
+
 // How long a rank that ends stays after the last round; many times the longest sleep.
 constexpr std::chrono::milliseconds kFarewell{20};
 
@@ -115,6 +118,7 @@ void Engine::Shutdown(double timeout_s) {
 }
 
 void Engine::Run() {
+  prctl(PR_SET_NAME, kEngineThreadName, 0, 0, 0);
   prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);
   while (true) {
     bool progressed = AdmitSubmissions();
@@ -430,8 +434,13 @@ void Engine::WaitForWork(bool progressed) {
   }
   std::unique_lock<std::mutex> lock(mutex_);
   if (!inbox_.empty() || abandon_) return;
+  // Where nothing is unfinished here, a round that this rank has joined cannot bring it anything:
+  // the others wait for what this rank submits next. A while later it stops looking (I6).
+  const int64_t waited = now - last_progress_ns_;
+  const bool nothing_to_gain =
+      phase_ == Phase::kRound && unfinished_.empty() && in_flight_.empty() && waited >= kLingerNs;
   const bool network = !in_flight_.empty() || phase_ != Phase::kIdle || !awaiting_.empty();
-  if (!network) {
+  if (!network || nothing_to_gain) {
     const auto woken = [this] { return !inbox_.empty() || shutdown_requested_ || abandon_; };
     if (unfinished_.empty()) {
       work_arrived_.wait(lock, woken);
@@ -441,7 +450,6 @@ void Engine::WaitForWork(bool progressed) {
     last_progress_ns_ = NowNanoseconds();
     return;
   }
-  const int64_t waited = now - last_progress_ns_;
   if (waited < kYieldNs) {
     lock.unlock();
     std::this_thread::yield();

@@ -31,6 +31,9 @@
 
 namespace hvd_p3 {
 
+// The engine thread's name, for tools such as `top -H`.
+constexpr char kEngineThreadName[] = "hvd_p3 engine";
+
 struct EngineOptions {
   int64_t slice_bytes = 256 * 1024;
   int64_t credit_bytes = 1024 * 1024;
