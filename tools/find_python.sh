@@ -5,7 +5,7 @@ source "$(dirname "$0")/common.sh"
 
 PATH=${PATH#"$VENV/bin:"}
 
-supported() { "$1" -c 'import sys; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; }
+supported() { "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; }
 
 candidates=(python3.11 python3)
 [[ -z ${PYTHON:-} ]] || candidates=("$PYTHON")

@@ -6,10 +6,11 @@ subclass of its own class that calls the guard first in both.
 """
 
 import functools
+import weakref
 
 import keras
 
-_GUARD = "_hvd_p3_guard"
+_GUARDS = "_hvd_p3_guards"
 
 
 class _GuardedAccess:
@@ -17,16 +18,23 @@ class _GuardedAccess:
 
     @property
     def value(self):
-        self.__dict__[_GUARD].guard()
+        _run_guards(self)
         return super().value
 
     def _direct_assign(self, value):
-        self.__dict__[_GUARD].guard()
+        _run_guards(self)
         return super()._direct_assign(value)
 
     def __repr__(self):
-        self.__dict__[_GUARD].guard()
+        _run_guards(self)
         return super().__repr__()
+
+
+def _run_guards(variable):
+    for reference in variable.__dict__[_GUARDS]:
+        pending_update = reference()
+        if pending_update is not None:
+            pending_update.guard()
 
 
 @functools.cache
@@ -41,11 +49,18 @@ def _guarded_class(variable_class):
 def attach(variable, pending_update):
     """Guards a variable from now on.
 
+    A variable that several optimizers update has a guard for each. Those of earlier optimizers are
+    settled first and then held weakly: they end with their optimizer.
+
     Args:
         variable: `keras.Variable`: a model's variable, or an optimizer's state for it.
         pending_update: `PendingUpdate` whose `guard` runs before each access.
     """
-    variable.__dict__[_GUARD] = pending_update
+    if isinstance(variable, _GuardedAccess):
+        _run_guards(variable)
+    earlier = [reference() for reference in variable.__dict__.get(_GUARDS, [])]
+    references = [weakref.ref(each) for each in earlier if each is not None]
+    variable.__dict__[_GUARDS] = [*references, lambda: pending_update]
     if not isinstance(variable, _GuardedAccess):
         variable.__class__ = _guarded_class(type(variable))
 

@@ -306,3 +306,38 @@ def test_exported_program_has_the_right_weights_and_no_trace_of_hvd_p3(gated_eng
     np.testing.assert_allclose(outputs, model(inputs), rtol=1e-6)
     assert b"HvdP3" not in (tmp_path / "saved_model.pb").read_bytes()
     model.train_on_batch(*_batch())  # training goes on
+
+
+def test_two_optimizers_of_one_variable_apply_in_order(gated_engine):
+    variable = keras.Variable(np.full(3, 8.0, "float32"))
+    halve, decrement = [
+        hvd_p3.DistributedOptimizer(keras.optimizers.SGD(rate)) for rate in (0.25, 1.0)
+    ]
+    for optimizer in (halve, decrement):
+        optimizer.build([variable])
+        assert optimizer.turn_overlap_on() is None
+
+    @tf.function
+    def alternate():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(variable * variable)
+        halve.apply([tape.gradient(loss, variable.value)], [variable])
+        decrement.apply([tf.ones([3])], [variable])
+
+    alternate()
+    np.testing.assert_array_equal(variable.numpy(), np.full(3, 3.0, "float32"))
+    alternate()
+    np.testing.assert_array_equal(variable.numpy(), np.full(3, 0.5, "float32"))
+
+
+def test_update_of_an_earlier_optimizer_is_settled_when_the_next_takes_over(gated_engine):
+    model = _overlapped_model(_Probe())
+    model.train_on_batch(*_batch())  # leaves updates pending
+    before = model.layers[0].kernel._value.numpy()
+    model.compile(hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.0)), loss="mse")
+    model.optimizer.build(model.trainable_variables)
+    assert model.optimizer.turn_overlap_on() is None
+    after = model.layers[0].kernel._value.numpy()
+    assert not np.array_equal(before, after)
+    model.train_on_batch(*_batch())
+    np.testing.assert_array_equal(model.layers[0].kernel.numpy(), after)
