@@ -119,6 +119,21 @@ class _DistributedState:
         )
         return None
 
+    def reason_to_leave_overlap(self):
+        """Says why the step that is being traced or run cannot be overlapped, or `None`."""
+        if tf.executing_eagerly():
+            # No graph shows whether the step has used a raw variable.
+            return "the training step runs eagerly; use a tf.function, or run_eagerly=False"
+        unguarded = self.overlapped.unguarded_use()
+        if unguarded is None:
+            return None
+        self.has_unguarded_use = True
+        return (
+            f"the training step uses variable '{unguarded.path}' in a way that could read it "
+            "before it is updated: through its raw tf.Variable, or in a tf.function that was "
+            "traced before P3Callback turned overlapped mode on"
+        )
+
     def _step_context(self):
         """The hyper-parameters that the update of this step must see whenever it is applied."""
         optimizer = self.optimizer
@@ -236,19 +251,14 @@ class _DistributedMethods:
         state.reducer.build(self._trainable_variables)
         state.reducer.record_forward_order(self._trainable_variables)
         if state.overlapped is not None:
-            unguarded = state.overlapped.unguarded_use()
-            if unguarded is None:
+            reason = state.reason_to_leave_overlap()
+            if reason is None:
                 self._filter_empty_gradients(grads, trainable_variables)  # for Keras's warning
                 state.overlapped.push(gradients)
                 self._iterations.assign_add(1)
                 return None
+            notices.train_immediately(reason)
             state.overlapped.guard_all()
-            state.has_unguarded_use = True
-            notices.train_immediately(
-                f"the training step uses variable '{unguarded.path}' in a way that could read it "
-                "before it is updated: through its raw tf.Variable, or in a tf.function that was "
-                "traced before P3Callback turned overlapped mode on"
-            )
         reduced = state.reducer.reduce(gradients)
         return super().apply([reduced.get(index) for index in indices], trainable_variables)
 

@@ -88,6 +88,9 @@ class P3Callback(keras.callbacks.Callback):
             return
         if self.model.optimizer.is_overlapped():
             return
+        if self.model.run_eagerly:
+            notices.train_immediately("the model runs eagerly (run_eagerly=True)")
+            return
         reason = self.model.optimizer.turn_overlap_on()
         if reason is not None:
             notices.train_immediately(reason)

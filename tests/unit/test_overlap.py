@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hvd_p3
+from hvd_p3 import notices
 
 _PATIENCE_S = 30.0
 _FIRST, _SECOND = 16, 17  # units of the two layers
@@ -203,9 +204,9 @@ def test_step_that_uses_a_raw_variable_trains_immediately_and_says_so(
     for _ in range(3):
         step()
     np.testing.assert_array_equal(raw.numpy(), np.zeros(3, "float32"))  # w - 0.5 * 2 w
-    notices = [str(each.message) for each in recwarn if "immediate mode" in str(each.message)]
-    assert len(notices) == 1
-    assert variable.path in notices[0]
+    said = [str(each.message) for each in recwarn if "immediate mode" in str(each.message)]
+    assert len(said) == 1
+    assert variable.path in said[0]
 
 
 def test_two_steps_in_one_function_are_overlapped(gated_engine, recwarn):
@@ -341,3 +342,21 @@ def test_update_of_an_earlier_optimizer_is_settled_when_the_next_takes_over(gate
     assert not np.array_equal(before, after)
     model.train_on_batch(*_batch())
     np.testing.assert_array_equal(model.layers[0].kernel.numpy(), after)
+
+
+@pytest.mark.parametrize("compile_eagerly", [True, False])
+def test_eager_steps_train_immediately_and_say_so(gated_engine, recwarn, compile_eagerly):
+    notices._said.clear()
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1))
+    model.compile(optimizer, loss="mse", run_eagerly=compile_eagerly)
+    x = np.ones((4, 4), "float32")
+    callback = hvd_p3.callbacks.P3Callback(verbose=0)
+    model.fit(x, x[:, :3], batch_size=2, callbacks=[callback], verbose=0)
+    assert optimizer.is_overlapped() != compile_eagerly
+    before = model.get_weights()[0]
+    optimizer.apply([tf.ones([4, 3]), tf.ones([3])], model.trainable_variables)
+    np.testing.assert_array_equal(model.layers[0].kernel._value.numpy(), before - np.float32(0.1))
+    said = [str(each.message) for each in recwarn if "immediate mode" in str(each.message)]
+    assert len(said) == 1
+    assert "eagerly" in said[0]
