@@ -119,15 +119,25 @@ def is_pending(slot):
         return _library.hvd_p3_is_pending(slot.handle)
 
 
-def pull(slot, dtype, shape, context_dtypes):
+def pull(slot, dtype, shape, context_dtypes, keep_failure=False):
     """Waits, without blocking a thread, for the pushed gradient to be reduced.
+
+    Args:
+        slot: `Slot` with something pending.
+        dtype: `tf.DType` of the gradient.
+        shape: Shape of the gradient.
+        context_dtypes: List of `tf.DType`s, of the tensors pushed with it.
+        keep_failure: bool. Whether a failed reduction is reported again by every later pull.
 
     Returns:
         The reduced gradient and the list of context tensors.
     """
     with tf.device("CPU:0"):
         reduced, context = _library.hvd_p3_pull(
-            slot.handle, T=dtype, context_types=list(context_dtypes)
+            slot.handle,
+            T=dtype,
+            context_types=list(context_dtypes),
+            keep_failure=keep_failure,
         )
     reduced = tf.ensure_shape(reduced, shape)
     return reduced, context

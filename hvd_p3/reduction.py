@@ -130,8 +130,14 @@ class GradientReducer:
         for index, gradient in gradients.items():
             ops.push(self.slots[index], gradient, [], handles[index])
         reduced = {}
+        failure = None
         for index, gradient in gradients.items():
-            reduced[index], _ = ops.pull(self.slots[index], gradient.dtype, gradient.shape, [])
+            try:
+                reduced[index], _ = ops.pull(self.slots[index], gradient.dtype, gradient.shape, [])
+            except tf.errors.OpError as error:
+                failure = failure or error  # the other slots are pulled all the same, to be free
+        if failure is not None:
+            raise failure
         return reduced
 
 

@@ -66,10 +66,11 @@ bool GradientSlot::pending() const {
   return pending_;
 }
 
-void GradientSlot::Pull(PullDone done) {
+void GradientSlot::Pull(bool keep_failure, PullDone done) {
   Pulled pulled;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    keep_failure_ = keep_failure;
     if (!pending_) {
       pulled.status = absl::FailedPreconditionError("tensor '" + name_ +
                                                     "' was pulled without having been pushed");
@@ -104,6 +105,7 @@ void GradientSlot::CancelPull(bool drop) {
 }
 
 GradientSlot::Pulled GradientSlot::Take() {
+  if (!result_.status.ok() && keep_failure_ && !dropped_) return {result_.status, {}, {}};
   pending_ = false;
   dropped_ = false;
   return std::exchange(result_, {});

@@ -40,7 +40,9 @@ class GradientSlot : public tensorflow::ResourceBase {
   bool pending() const;
 
   // Calls `done` with what was pushed, once it is reduced; at once if it is already.
-  void Pull(PullDone done);
+  // With `keep_failure` a failed reduction stays: every later pull reports it again, so that an
+  // update that is lost is never mistaken for one that was applied.
+  void Pull(bool keep_failure, PullDone done);
 
   // Makes a pull that waits call back with an error. What was pushed stays for a later pull, unless
   // `drop`: then the slot is free again once the all-reduce is over.
@@ -57,10 +59,11 @@ class GradientSlot : public tensorflow::ResourceBase {
 
   const std::string name_;
   mutable std::mutex mutex_;
-  bool pending_ = false;  // pushed and not pulled
-  bool reduced_ = false;  // of the pushed gradient, the result or an error is there
-  bool dropped_ = false;  // nobody will pull what was pushed
-  bool blocked_ = false;  // the forward pass is counted as waiting
+  bool pending_ = false;       // pushed and not pulled
+  bool reduced_ = false;       // of the pushed gradient, the result or an error is there
+  bool dropped_ = false;       // nobody will pull what was pushed
+  bool keep_failure_ = false;  // as the latest pull asked
+  bool blocked_ = false;       // the forward pass is counted as waiting
   std::shared_ptr<Statistics> statistics_;
   Pulled result_;
   PullDone waiting_;

@@ -88,7 +88,7 @@ class IsPendingOp : public OpKernel {
 // Pulls for `context`, and calls `done` when the outputs are set or the step is cancelled. After a
 // cancellation the slot keeps the gradient for a later pull, or drops it if `one_shot`.
 void PullInto(OpKernelContext* context, RefCountPtr<GradientSlot> slot, bool one_shot,
-              AsyncOpKernel::DoneCallback done) {
+              bool keep_failure, AsyncOpKernel::DoneCallback done) {
   // Shared by the pull and the cancellation, which may run at the same time in two threads.
   const std::shared_ptr<GradientSlot> shared(slot.release(),
                                              [](GradientSlot* owned) { owned->Unref(); });
@@ -103,7 +103,7 @@ void PullInto(OpKernelContext* context, RefCountPtr<GradientSlot> slot, bool one
       return done();
     }
   }
-  shared->Pull([context, manager, token, done](const GradientSlot::Pulled& pulled) {
+  shared->Pull(keep_failure, [context, manager, token, done](const GradientSlot::Pulled& pulled) {
     // TryDeregister does not wait for a cancellation that is running, which may be this very call.
     if (manager != nullptr) manager->TryDeregisterCallback(token);
     if (!pulled.status.ok()) {
@@ -120,13 +120,18 @@ void PullInto(OpKernelContext* context, RefCountPtr<GradientSlot> slot, bool one
 
 class PullOp : public AsyncOpKernel {
  public:
-  using AsyncOpKernel::AsyncOpKernel;
+  explicit PullOp(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("keep_failure", &keep_failure_));
+  }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     RefCountPtr<GradientSlot> slot;
     OP_REQUIRES_OK_ASYNC(context, FindSlot(context, &slot), done);
-    PullInto(context, std::move(slot), /*one_shot=*/false, std::move(done));
+    PullInto(context, std::move(slot), /*one_shot=*/false, keep_failure_, std::move(done));
   }
+
+ private:
+  bool keep_failure_ = false;
 };
 
 class AllReduceOp : public AsyncOpKernel {
@@ -145,7 +150,7 @@ class AllReduceOp : public AsyncOpKernel {
     OP_REQUIRES_OK_ASYNC(context, context->allocate_temp(tensor.dtype(), tensor.shape(), &output),
                          done);
     OP_REQUIRES_OK_ASYNC(context, slot->Push(engine, tensor_handle_, tensor, output, {}), done);
-    PullInto(context, std::move(slot), /*one_shot=*/true, std::move(done));
+    PullInto(context, std::move(slot), /*one_shot=*/true, /*keep_failure=*/false, std::move(done));
   }
 
  private:

@@ -128,7 +128,11 @@ class PendingUpdate:
     def _apply(self):
         with self.suspended():
             gradient, step_context = ops.pull(
-                self._slot, self._variable.dtype, self._variable.shape, self._context_dtypes
+                self._slot,
+                self._variable.dtype,
+                self._variable.shape,
+                self._context_dtypes,
+                keep_failure=True,
             )
             self._update(gradient, step_context)
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hvd_p3
-from hvd_p3 import notices
+from hvd_p3 import _engine, notices
 
 _PATIENCE_S = 30.0
 _FIRST, _SECOND = 16, 17  # units of the two layers
@@ -360,3 +360,16 @@ def test_eager_steps_train_immediately_and_say_so(gated_engine, recwarn, compile
     said = [str(each.message) for each in recwarn if "immediate mode" in str(each.message)]
     assert len(said) == 1
     assert "eagerly" in said[0]
+
+
+def test_update_that_is_lost_is_never_mistaken_for_an_applied_one(gated_engine):
+    model = _overlapped_model(_Probe())
+    model.train_on_batch(*_batch())
+    _wait_until(lambda: hvd_p3.statistics()["held_bytes"] == 0)
+    model.optimizer.settle()
+    gated_engine.gate.hold(_SECOND_LAYER_ELEMENTS)
+    model.train_on_batch(*_batch())
+    _engine.stop(0.0)  # the reduction that is held never completes
+    for _ in range(2):
+        with pytest.raises(tf.errors.AbortedError, match="shut down"):
+            model.layers[2].kernel.numpy()
