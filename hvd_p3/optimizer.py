@@ -77,7 +77,7 @@ def DistributedOptimizer(optimizer, name=None, op=horovod.Average, gradient_pred
 
 def is_distributed(optimizer):
     """Returns whether `DistributedOptimizer` has wrapped this optimizer."""
-    return _STATE in vars(optimizer)
+    return isinstance(optimizer, _DistributedMethods) and _STATE in vars(optimizer)
 
 
 @functools.cache
@@ -104,6 +104,7 @@ class _DistributedState:
         self.reducer = reducer
         self.overlapped = None  # OverlappedUpdates once overlapped mode is on
         self.has_unguarded_use = False
+        self.is_eligible = True
         self._late = threading.local()
 
     def turn_overlap_on(self):
@@ -124,6 +125,10 @@ class _DistributedState:
         if tf.executing_eagerly():
             # No graph shows whether the step has used a raw variable.
             return "the training step runs eagerly; use a tf.function, or run_eagerly=False"
+        reason = eligibility.reason_for_immediate_mode(self.optimizer, self.wrapped_class)
+        self.is_eligible = reason is None
+        if reason is not None:  # the optimizer's configuration has changed since
+            return reason
         unguarded = self.overlapped.unguarded_use()
         if unguarded is None:
             return None
@@ -138,9 +143,12 @@ class _DistributedState:
         """The hyper-parameters that the update of this step must see whenever it is applied."""
         optimizer = self.optimizer
         learning_rate = optimizer._get_current_learning_rate()
-        if isinstance(learning_rate, float):  # from a callable; float64 rounds once, as Keras does
+        # A tensor, a variable, or a Python float from a callable. All fit into float64 exactly, so
+        # the update rounds once, to the variable's dtype, as Keras does.
+        if isinstance(learning_rate, (float, int)):
             learning_rate = tf.constant(learning_rate, tf.float64)
-        return [tf.convert_to_tensor(learning_rate), tf.convert_to_tensor(optimizer._iterations)]
+        learning_rate = tf.cast(tf.convert_to_tensor(learning_rate), tf.float64)
+        return [learning_rate, tf.convert_to_tensor(optimizer._iterations)]
 
     def _apply_late(self, variable, gradient, context):
         """What Keras's `apply` does for one variable, with the hyper-parameters of its step."""
@@ -182,7 +190,8 @@ def prepare(model):
         model.make_train_function(force=True)
     # Keras builds the optimizer when it traces the first step. Earlier is better, since what is
     # traced before cannot be overlapped, but only Keras's own step is known to use all variables.
-    if model.built and not optimizer.built and type(model).train_step is keras.Model.train_step:
+    keras_step = type(model).train_step is keras.Model.train_step
+    if model.built and not optimizer.built and keras_step and model.trainable_variables:
         with keras.name_scope(optimizer.name, caller=optimizer):
             optimizer.build(model.trainable_variables)
 
@@ -199,9 +208,9 @@ def _move_outside_loss_scaling(model):
     inner = outer.inner_optimizer
     if not is_distributed(inner):
         return
-    state = inner.__dict__.pop(_STATE)
-    inner.__class__ = state.wrapped_class
-    _make_distributed(outer, state.reducer)
+    # The inner one stays distributed, for a model that is compiled with it again; inside a
+    # distributed LossScaleOptimizer it applies what is reduced already.
+    _make_distributed(outer, vars(inner)[_STATE].reducer)
 
 
 def _make_distributed(optimizer, reducer):
@@ -210,11 +219,20 @@ def _make_distributed(optimizer, reducer):
     optimizer.__dict__[_STATE] = _DistributedState(optimizer, wrapped_class, reducer)
 
 
-def _refuse_inside_loss_scaling():
+def _is_inside_distributed_loss_scaling(optimizer):
+    """Whether a distributed LossScaleOptimizer around this optimizer is calling it.
+
+    Raises `ValueError` if one that is not distributed is.
+    """
     frame = inspect.currentframe()
     while frame is not None:
         caller = frame.f_locals.get("self")
-        if isinstance(caller, keras.optimizers.LossScaleOptimizer) and not is_distributed(caller):
+        if (
+            isinstance(caller, keras.optimizers.LossScaleOptimizer)
+            and caller.inner_optimizer is optimizer
+        ):
+            if is_distributed(caller):
+                return True
             raise ValueError(
                 "A LossScaleOptimizer around a DistributedOptimizer would let each rank skip steps "
                 "by its own gradients. Use hvd_p3.DistributedOptimizer("
@@ -222,6 +240,7 @@ def _refuse_inside_loss_scaling():
                 "hvd_p3.callbacks.P3Callback, which arranges it."
             )
         frame = frame.f_back
+    return False
 
 
 class _DistributedMethods:
@@ -231,7 +250,8 @@ class _DistributedMethods:
         state = self.__dict__.get(_STATE)
         if state is None or process.current().reduction == process.NOT_NEEDED:
             return super().apply(grads, trainable_variables)
-        _refuse_inside_loss_scaling()
+        if _is_inside_distributed_loss_scaling(self):
+            return super().apply(grads, trainable_variables)
         grads = list(grads)
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
@@ -242,6 +262,7 @@ class _DistributedMethods:
             self.built = True
         if all(gradient is None for gradient in grads):
             return super().apply(grads, trainable_variables)  # Keras explains the error
+        self._check_variables_are_known(trainable_variables)
         indices = [self._get_index(variable) for variable in trainable_variables]
         gradients = {
             index: dense(gradient)
@@ -273,7 +294,7 @@ class _DistributedMethods:
     def is_overlapped(self):
         """Returns whether overlapped mode is on."""
         state = self.__dict__[_STATE]
-        return state.overlapped is not None and not state.has_unguarded_use
+        return state.overlapped is not None and state.is_eligible and not state.has_unguarded_use
 
     def settle(self):
         """Applies the updates that overlapped mode has not applied yet."""

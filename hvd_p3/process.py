@@ -63,8 +63,8 @@ def init(comm=None, process_sets=None, **settings):
         if _process is not None:
             if settings and config != _process.config:
                 raise ValueError(
-                    "hvd_p3 is initialised already with other settings; call hvd_p3.shutdown() "
-                    f"before init. Received: {settings}"
+                    "hvd_p3 is initialised already with other settings; give all settings to the "
+                    f"first call of init. Received: {settings}"
                 )
             return
         if _engine.mpi_is_finalized():

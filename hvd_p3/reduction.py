@@ -23,15 +23,14 @@ class GradientReducer:
     same on all ranks.
 
     Args:
-        name: str or `None`. The same on all ranks; by default a number in the order of making.
+        name: str or `None`. The same on all ranks; by default a number in the order of first use.
         op: `hvd_p3.Average` or `hvd_p3.Sum`.
         prescale: float. Factor before the reduction.
         postscale: float. Factor after it.
     """
 
     def __init__(self, name, op, prescale, postscale):
-        # The number is part of the name, so that two optimizers of one name do not collide.
-        self.name = f"{name or 'optimizer'}.{next(_counter)}"
+        self.name = name or "optimizer"
         self.op = op
         self.prescale = prescale
         self.postscale = postscale
@@ -46,6 +45,9 @@ class GradientReducer:
         nothing."""
         if self.slots is not None:
             return
+        # The number is part of the name, so that two optimizers of one name do not collide. It
+        # counts those in use, so one that only some ranks make and never use does no harm.
+        self.name = f"{self.name}.{next(_counter)}"
         paths = [getattr(variable, "path", variable.name) for variable in variables]
         self._names = tensor_names.rank_independent(paths)
         self.slots = [ops.Slot(f"{self.name}/{index}/{path}") for index, path in enumerate(paths)]

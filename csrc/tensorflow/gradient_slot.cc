@@ -74,6 +74,10 @@ void GradientSlot::Pull(bool keep_failure, PullDone done) {
     if (!pending_) {
       pulled.status = absl::FailedPreconditionError("tensor '" + name_ +
                                                     "' was pulled without having been pushed");
+    } else if (!reduced_ && waiting_) {
+      pulled.status = absl::FailedPreconditionError(
+          "two threads read the variable of tensor '" + name_ +
+          "' at once while its update is pending; read weights in the thread that trains");
     } else if (!reduced_) {
       waiting_ = std::move(done);
       return;

@@ -5,6 +5,7 @@ import keras
 from hvd_p3 import notices, process
 from hvd_p3 import optimizer as distributed
 from hvd_p3.callbacks.report import CommunicationReport
+from hvd_p3.overlap import traced_functions
 
 
 class P3Callback(keras.callbacks.Callback):
@@ -78,8 +79,9 @@ class P3Callback(keras.callbacks.Callback):
             print(self._training.as_text(self.model.optimizer.is_overlapped()), flush=True)
 
     def _settle(self):
-        if distributed.is_distributed(self.model.optimizer):
-            self.model.optimizer.settle()
+        optimizer = getattr(self.model, "optimizer", None)
+        if distributed.is_distributed(optimizer):
+            optimizer.settle()
 
     def _try_overlap(self):
         self._tried = True
@@ -95,7 +97,4 @@ class P3Callback(keras.callbacks.Callback):
         if reason is not None:
             notices.train_immediately(reason)
             return
-        # Functions traced before have no guards.
-        self.model.make_train_function(force=True)
-        self.model.test_function = None
-        self.model.predict_function = None
+        traced_functions.forget(self.model.trainable_variables, fitted_model=self.model)

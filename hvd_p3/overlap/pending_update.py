@@ -6,6 +6,7 @@ import weakref
 
 import tensorflow as tf
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+from keras.src.backend.common.variables import AutocastScope
 from tensorflow.python.eager import context, record
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops.control_flow_v2_func_graphs import (
@@ -126,7 +127,8 @@ class PendingUpdate:
             self._used_unguarded = True
 
     def _apply(self):
-        with self.suspended():
+        # The guard may run inside a layer of mixed precision, where reads of variables are cast.
+        with self.suspended(), AutocastScope(None):
             gradient, step_context = ops.pull(
                 self._slot,
                 self._variable.dtype,

@@ -133,3 +133,83 @@ def check_functional_model_with_learning_rate_changed_at_each_batch():
     for when, (one, other) in enumerate(zip(overlapped, immediate, strict=True)):
         for index, (a, b) in enumerate(zip(one, other, strict=True)):
             same_bits(a, b, f"reading {when}, variable {index}")
+
+
+def _train_program(program, overlapped):
+    """Runs a program of two models that share layers, with or without P3Callback."""
+    _rewrite_arithmetic(False)
+    x, y = models.digits_of_this_rank(32)
+    return program(x, y, [hvd.callbacks.P3Callback(verbose=0)] if overlapped else [])
+
+
+def _shared_layers(x, y, callbacks):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1))
+    features = keras.layers.Dense(16, activation="relu")(keras.layers.Flatten()(inputs))
+    first = keras.Model(inputs, keras.layers.Dense(10)(features))
+    second = keras.Model(inputs, keras.layers.Dense(1)(features))
+    encoder = keras.Model(inputs, features)
+    first.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)), loss=_loss())
+    second.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+    seen = [encoder.predict(x, verbose=0)]
+    for model, target in ((first, y), (second, y / 10.0)):
+        model.fit(x, target, batch_size=8, callbacks=callbacks, shuffle=False, verbose=0)
+        model.train_on_batch(x[:8], target[:8])
+    for step in range(6):
+        part = slice(4 * step, 4 * step + 4)
+        first.train_on_batch(x[part], y[part])
+        second.train_on_batch(x[part], y[part] / 10.0)
+        seen.append(encoder.predict(x[:4], verbose=0))
+    return [*seen, *first.get_weights(), *second.get_weights()]
+
+
+def check_models_that_share_layers():
+    immediate = _train_program(_shared_layers, overlapped=False)
+    overlapped = _train_program(_shared_layers, overlapped=True)
+    for index, (one, other) in enumerate(zip(overlapped, immediate, strict=True)):
+        same_bits(one, other, f"value {index}")
+
+
+def _changed_optimizer(x, y, callbacks):
+    """A callable learning rate, then clipping by global norm, after overlapped mode was on."""
+    model = models.digits_model()
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.05))
+    for change in ({}, {"learning_rate": lambda: 0.003}, {"global_clipnorm": 0.05}):
+        for name, value in change.items():
+            setattr(optimizer, name, value)
+        model.compile(optimizer, loss=_loss())
+        model.fit(x, y, batch_size=8, callbacks=callbacks, shuffle=False, verbose=0)
+    assert not optimizer.is_overlapped()
+    return model.get_weights()
+
+
+def check_optimizer_that_changes_between_fits():
+    immediate = _train_program(_changed_optimizer, overlapped=False)
+    overlapped = _train_program(_changed_optimizer, overlapped=True)
+    for index, (one, other) in enumerate(zip(overlapped, immediate, strict=True)):
+        same_bits(one, other, f"variable {index}")
+
+
+def _mixed_bfloat16(x, y, callbacks):
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = models.digits_model()
+    finally:
+        keras.config.set_dtype_policy(policy)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)), loss=_loss())
+    model.fit(x, y, batch_size=8, callbacks=callbacks, shuffle=False, verbose=0)
+    return model.get_weights()
+
+
+def check_mixed_precision():
+    immediate = _train_program(_mixed_bfloat16, overlapped=False)
+    overlapped = _train_program(_mixed_bfloat16, overlapped=True)
+    for index, (one, other) in enumerate(zip(overlapped, immediate, strict=True)):
+        same_bits(one, other, f"variable {index}")
+
+
+def check_optimizer_that_only_one_rank_makes_does_no_harm():
+    if hvd.rank() == 0:
+        hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
+    _train_digits(_OPTIMIZERS["sgd"](), overlapped=True)

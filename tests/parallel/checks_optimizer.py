@@ -220,6 +220,15 @@ def check_loss_scaling_decides_alike_on_all_ranks():
     steps = int(model.optimizer.iterations)
     assert hvd.allgather_object(steps) == [steps] * hvd.size()
     assert steps < 4, "no step was skipped"
+    # Compiled again with the same optimizer, it is distributed still.
+    inner = model.optimizer.inner_optimizer
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        again = _compiled(inner)
+    finally:
+        keras.config.set_dtype_policy(policy)
+    with raises(ValueError, "LossScaleOptimizer"):
+        again.train_on_batch(x[:8], y[:8])
 
 
 def check_loss_scaling_around_a_distributed_optimizer_is_refused():
