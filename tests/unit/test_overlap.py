@@ -67,6 +67,21 @@ def _batch():
     return np.ones((2, 4), "float32"), np.ones((2, _SECOND), "float32")
 
 
+def _overlapped_variable():
+    """A variable of three 8.0, and an overlapped optimizer with which `_halve` halves it."""
+    variable = keras.Variable(np.full(3, 8.0, "float32"))
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.25))
+    optimizer.build([variable])
+    assert optimizer.turn_overlap_on() is None
+    return variable, optimizer
+
+
+def _halve(variable, optimizer):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(variable * variable)
+    optimizer.apply([tape.gradient(loss, variable.value)], [variable])
+
+
 def test_first_layer_runs_while_a_later_layer_is_on_the_wire(gated_engine):
     passed_first, passed_second = [], []
     model = _overlapped_model(
@@ -210,17 +225,12 @@ def test_step_that_uses_a_raw_variable_trains_immediately_and_says_so(
 
 
 def test_two_steps_in_one_function_are_overlapped(gated_engine, recwarn):
-    variable = keras.Variable(np.full(3, 8.0, "float32"))
-    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.25))
-    optimizer.build([variable])
-    assert optimizer.turn_overlap_on() is None
+    variable, optimizer = _overlapped_variable()
 
     @tf.function
     def two_steps():
         for _ in range(2):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(variable * variable)
-            optimizer.apply([tape.gradient(loss, variable.value)], [variable])
+            _halve(variable, optimizer)
 
     two_steps()
     assert variable._value.numpy()[0] == 4.0, "the second update is pending"
@@ -230,16 +240,11 @@ def test_two_steps_in_one_function_are_overlapped(gated_engine, recwarn):
 
 def test_function_that_pushes_reopens_the_guard_in_its_caller(gated_engine):
     """`train` is traced long before `program` calls it between two reads."""
-    variable = keras.Variable(np.full(3, 8.0, "float32"))
-    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.25))
-    optimizer.build([variable])
-    assert optimizer.turn_overlap_on() is None
+    variable, optimizer = _overlapped_variable()
 
     @tf.function
     def train():
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(variable * variable)
-        optimizer.apply([tape.gradient(loss, variable.value)], [variable])
+        _halve(variable, optimizer)
 
     @tf.function
     def program():
@@ -254,18 +259,13 @@ def test_function_that_pushes_reopens_the_guard_in_its_caller(gated_engine):
 
 
 def test_loop_that_pushes_reads_its_own_updates(gated_engine):
-    variable = keras.Variable(np.full(3, 8.0, "float32"))
-    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.25))
-    optimizer.build([variable])
-    assert optimizer.turn_overlap_on() is None
+    variable, optimizer = _overlapped_variable()
 
     @tf.function
     def program():
         before = tf.identity(variable.value)
         for _ in tf.range(3):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(variable * variable)
-            optimizer.apply([tape.gradient(loss, variable.value)], [variable])
+            _halve(variable, optimizer)
         return before, tf.identity(variable.value)
 
     assert [value.numpy()[0] for value in program()] == [8.0, 1.0]
