@@ -10,20 +10,23 @@ from hvd_p3 import _engine
 SETTINGS = {"trace": True, "slice_bytes": 64 * 1024, "credit_bytes": 128 * 1024}
 
 _LAYERS = 10
-_BYTES = 256 * 1024
+# The last layer is large, so that the others become ready while it is on the wire.
+_BYTES = [256 * 1024] * (_LAYERS - 1) + [8 * 1024 * 1024]
 _PATIENCE_S = 60.0
 
 
 def _reduce_ten_layers(group, step):
     """Backpropagation makes the last layer ready first; each rank has delays of its own."""
     specs = [
-        (f"layer {layer}", "float32", [_BYTES // 4], layer, "sum", 1.0, 1.0)
+        (f"layer {layer}", "float32", [_BYTES[layer] // 4], layer, "sum", 1.0, 1.0)
         for layer in range(_LAYERS)
     ]
     handles = _engine.declare_group(group, specs)
-    inputs = [np.full(_BYTES // 4, layer + hvd.rank(), "float32") for layer in range(_LAYERS)]
+    inputs = [
+        np.full(_BYTES[layer] // 4, layer + hvd.rank(), "float32") for layer in range(_LAYERS)
+    ]
     outputs = [np.zeros_like(each) for each in inputs]
-    delays = np.random.default_rng(100 * step + hvd.rank()).uniform(0, 0.004, _LAYERS)
+    delays = np.random.default_rng(100 * step + hvd.rank()).uniform(0, 0.0005, _LAYERS)
     tickets = {}
     for layer in reversed(range(_LAYERS)):
         time.sleep(delays[layer] * (1 + hvd.rank()))
@@ -52,7 +55,7 @@ def check_priority_order_and_same_order_on_all_ranks():
             waiting.remove(key)
             starts.append(key)
             assert event["bytes_in_flight"] <= SETTINGS["credit_bytes"]  # I3
-    assert len(starts) == 5 * _LAYERS * _BYTES // SETTINGS["slice_bytes"]
+    assert len(starts) == 5 * sum(_BYTES) // SETTINGS["slice_bytes"]
     assert overtakes > 0, "no slice overtook a less urgent one: the order was not put to the test"
     by_rank = hvd.allgather_object(starts)
     assert all(other == starts for other in by_rank)  # I1
@@ -62,8 +65,8 @@ def check_statistics():
     before = hvd.statistics()
     _reduce_ten_layers("ten layers", 99)
     after = hvd.statistics()
-    assert after["bytes"] - before["bytes"] == _LAYERS * _BYTES
-    assert after["slices"] - before["slices"] == _LAYERS * _BYTES // SETTINGS["slice_bytes"]
+    assert after["bytes"] - before["bytes"] == sum(_BYTES)
+    assert after["slices"] - before["slices"] == sum(_BYTES) // SETTINGS["slice_bytes"]
     assert after["communication_seconds"] > before["communication_seconds"]
     assert after["held_bytes"] == 0
     assert after["negotiation_rounds"] > before["negotiation_rounds"]
