@@ -27,7 +27,7 @@ def first_uses(variables):
     numbers = {op.name: number for number, op in enumerate(graph.get_operations())}
     uses = []
     for variable in variables:
-        consumers = graph.capture(variable.handle).consumers()
+        consumers = graph.capture(variable._handle).consumers()  # `handle` may run a guard
         uses.append(min((numbers[op.name] for op in consumers), default=None))
     return uses
 

@@ -5,7 +5,6 @@ import keras
 from hvd_p3 import notices, process
 from hvd_p3 import optimizer as distributed
 from hvd_p3.callbacks.report import CommunicationReport
-from hvd_p3.overlap import traced_functions
 
 
 class P3Callback(keras.callbacks.Callback):
@@ -97,4 +96,4 @@ class P3Callback(keras.callbacks.Callback):
         if reason is not None:
             notices.train_immediately(reason)
             return
-        traced_functions.forget(self.model.trainable_variables, fitted_model=self.model)
+        self.model.make_train_function(force=True)  # functions traced so far are not overlapped

@@ -7,6 +7,7 @@ variable needs neither the gradient nor the state of another.
 
 import keras
 
+from hvd_p3 import reduction
 from hvd_p3.overlap import guarded_variable
 
 # Optimizers whose update_step is known to read and write one variable and its state only.
@@ -73,10 +74,9 @@ def reason_for_immediate_mode(optimizer, wrapped_class):
     if optimizer.gradient_accumulation_steps:
         return "gradient_accumulation_steps updates all variables at once"
     for variable in optimizer._trainable_variables:
-        if not guarded_variable.can_attach(variable):
-            return (
-                f"variable '{variable.name}' is a {type(variable).__name__}, not a keras.Variable"
-            )
+        native = reduction.native_variable(variable)
+        if not guarded_variable.can_attach(native):
+            return f"variable '{variable.name}' is a {type(native).__name__}"
         if getattr(variable, "overwrite_with_gradient", False):
             return f"variable '{variable.path}' is overwritten with its gradient"
     if state_of_each_variable(optimizer) is None:

@@ -1,14 +1,15 @@
-"""Puts a guard into every access of a Keras variable.
+"""Puts a guard into every access of a TensorFlow variable.
 
-Layers, optimizers, saving, `tf.train.Checkpoint`, `get_weights` and conversion to a tensor all go
-through `keras.Variable.value`; assignments go through `_direct_assign`. `attach` gives a variable a
-subclass of its own class that calls the guard first in both.
+Whatever reads or writes a variable takes its handle: Keras layers and optimizers, conversion to a
+tensor, saving, `tf.train.Checkpoint`, `get_weights`, and code that holds the `tf.Variable` itself.
+`attach` gives the variable a subclass of its own class whose `handle` calls the guard first.
 """
 
 import functools
+import types
 import weakref
 
-import keras
+from tensorflow.python.ops import resource_variable_ops
 
 _GUARDS = "_hvd_p3_guards"
 
@@ -17,21 +18,18 @@ class _GuardedAccess:
     """Mixed into the class of a guarded variable."""
 
     @property
-    def value(self):
-        _run_guards(self)
-        return super().value
+    def handle(self):
+        run_guards(self)
+        return self._handle
 
-    def _direct_assign(self, value):
-        _run_guards(self)
-        return super()._direct_assign(value)
-
-    def __repr__(self):
-        _run_guards(self)
-        return super().__repr__()
+    @property
+    def device(self):
+        return self._handle.device  # no access of the value
 
 
-def _run_guards(variable):
-    for reference in variable.__dict__[_GUARDS]:
+def run_guards(variable):
+    """Applies the updates that are pending on a `tf.Variable`, guarded or not."""
+    for reference in vars(variable).get(_GUARDS, ()):
         pending_update = reference()
         if pending_update is not None:
             pending_update.guard()
@@ -39,11 +37,11 @@ def _run_guards(variable):
 
 @functools.cache
 def _guarded_class(variable_class):
-    return type(
-        variable_class.__name__,
-        (_GuardedAccess, variable_class),
-        {"__module__": variable_class.__module__, "__doc__": variable_class.__doc__},
-    )
+    # new_class finds the metaclass of TensorFlow's variables.
+    guarded = types.new_class(variable_class.__name__, (_GuardedAccess, variable_class))
+    guarded.__module__ = variable_class.__module__
+    guarded.__doc__ = variable_class.__doc__
+    return guarded
 
 
 def attach(variable, pending_update):
@@ -53,18 +51,17 @@ def attach(variable, pending_update):
     settled first and then held weakly: they end with their optimizer.
 
     Args:
-        variable: `keras.Variable`: a model's variable, or an optimizer's state for it.
+        variable: `tf.Variable`: a model's variable, or an optimizer's state for it.
         pending_update: `PendingUpdate` whose `guard` runs before each access.
     """
-    if isinstance(variable, _GuardedAccess):
-        _run_guards(variable)
-    earlier = [reference() for reference in variable.__dict__.get(_GUARDS, [])]
+    run_guards(variable)
+    earlier = [reference() for reference in vars(variable).get(_GUARDS, ())]
     references = [weakref.ref(each) for each in earlier if each is not None]
-    variable.__dict__[_GUARDS] = [*references, lambda: pending_update]
+    vars(variable)[_GUARDS] = [*references, lambda: pending_update]
     if not isinstance(variable, _GuardedAccess):
         variable.__class__ = _guarded_class(type(variable))
 
 
 def can_attach(variable):
-    """Whether the variable is of a kind that can be guarded."""
-    return isinstance(variable, keras.Variable)
+    """Whether the `tf.Variable` is of a kind that can be guarded."""
+    return isinstance(variable, resource_variable_ops.ResourceVariable)

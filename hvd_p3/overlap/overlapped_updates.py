@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from hvd_p3 import reduction
-from hvd_p3.overlap import eligibility, guarded_variable
+from hvd_p3.overlap import eligibility, guarded_function, guarded_variable
 from hvd_p3.overlap.pending_update import PendingUpdate
 
 
@@ -27,6 +27,7 @@ class OverlappedUpdates:
         with tf.init_scope():
             context_dtypes = [tensor.dtype for tensor in step_context()]
         self._pending = []
+        guards = []
         states = eligibility.state_of_each_variable(optimizer)
         for variable, state, slot in zip(self._variables, states, reducer.slots, strict=True):
             pending = PendingUpdate(
@@ -35,12 +36,16 @@ class OverlappedUpdates:
                 context_dtypes,
                 lambda gradient, context, variable=variable: update(variable, gradient, context),
             )
-            for guarded in (variable, *state):
-                guarded_variable.attach(guarded, pending)
+            guards += [
+                (reduction.native_variable(guarded), pending) for guarded in (variable, *state)
+            ]
             self._pending.append(pending)
+        for guarded, pending in guards:
+            guarded_variable.attach(guarded, pending)
+        guarded_function.attach_to_traced_functions(guards)
 
     def unguarded_use(self):
-        """Returns a variable that a traced function has used without a guard, or `None`.
+        """Returns a variable that the function being traced has used without a guard, or `None`.
 
         Such a function could read a stale value.
         """

@@ -52,7 +52,8 @@ class PendingUpdate:
             return
         if tf.executing_eagerly():
             if ops.is_pending(self._slot):
-                self._apply()
+                with record.stop_recording():
+                    self._apply()
             return
         graph = tf.compat.v1.get_default_graph()
         if isinstance(graph, FuncGraph) and self._is_guarded(graph):
@@ -74,8 +75,7 @@ class PendingUpdate:
     def was_used_unguarded(self):
         """Whether a traced function used the variable where an update may be pending.
 
-        That is the doing of code that holds the raw `tf.Variable`, or of a function that was
-        traced before the variable had a guard.
+        That is the doing of code that has kept the variable's handle.
         """
         graph = tf.compat.v1.get_default_graph()
         if not tf.executing_eagerly() and not self._is_guarded(graph):
@@ -113,7 +113,7 @@ class PendingUpdate:
 
         An op that takes both contains a guard, or a push, itself.
         """
-        users = _users(graph, self._variable.handle)
+        users = _users(graph, self._variable._handle)
         if not users:
             return
         slot_users = _users(graph, self._slot.handle)
@@ -141,7 +141,5 @@ class PendingUpdate:
 
 def _users(graph, handle):
     """The ops of a graph that take a resource from outside it, in the order of their making."""
-    for captured, placeholder in graph.captures:
-        if captured is handle:
-            return placeholder.consumers()
-    return []
+    placeholder = graph.function_captures.by_val_internal.get(id(handle))
+    return [] if placeholder is None else placeholder.consumers()

@@ -54,9 +54,10 @@ def _wait_until(condition):
         time.sleep(0.005)
 
 
-def _overlapped_model(probe, after=None):
+def _overlapped_model(probe, after=None, before_overlap=lambda model: None):
     layers = [keras.layers.Dense(_FIRST), probe, keras.layers.Dense(_SECOND)]
     model = keras.Sequential([keras.Input((4,)), *layers, *([after] if after else [])])
+    before_overlap(model)
     model.compile(hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)), loss="mse")
     model.optimizer.build(model.trainable_variables)
     assert model.optimizer.turn_overlap_on() is None
@@ -74,6 +75,12 @@ def _overlapped_variable():
     optimizer.build([variable])
     assert optimizer.turn_overlap_on() is None
     return variable, optimizer
+
+
+def _peek(variable):
+    """What is in a variable's memory, without settling it."""
+    handle = variable._value._handle
+    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=variable.dtype).numpy()
 
 
 def _halve(variable, optimizer):
@@ -126,9 +133,33 @@ def test_gradient_is_queued_before_the_layer_in_front_has_run_backward(gated_eng
     assert submitted
 
 
-@pytest.mark.parametrize("read", ["get_weights", "numpy", "convert", "call", "function", "repr"])
+@pytest.mark.parametrize(
+    "read",
+    [
+        "get_weights",
+        "numpy",
+        "convert",
+        "call",
+        "function",
+        "function_traced_before",
+        "function_of_a_function_traced_before",
+        "concrete_function",
+        "raw_variable",
+        "raw_op",
+        "repr",
+    ],
+)
 def test_every_read_settles_the_variable_first(gated_engine, read):
-    model = _overlapped_model(_Probe())
+    kept = {}
+
+    def keep(each):
+        """What a program may hold since before overlapped mode."""
+        raw = each.layers[0].kernel.value
+        traced = tf.function(lambda: raw + 0.0)
+        traced()
+        kept[each] = raw, traced, traced.get_concrete_function()
+
+    model = _overlapped_model(_Probe(), before_overlap=keep)
     plain = keras.models.clone_model(
         model,
         clone_function=lambda layer: (
@@ -136,6 +167,7 @@ def test_every_read_settles_the_variable_first(gated_engine, read):
         ),
     )
     plain.set_weights(model.get_weights())
+    keep(plain)
     plain.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss="mse")
     kernel = model.layers[0].kernel
     readers = {
@@ -144,12 +176,21 @@ def test_every_read_settles_the_variable_first(gated_engine, read):
         "convert": lambda each: tf.convert_to_tensor(each.layers[0].kernel).numpy(),
         "call": lambda each: each(np.eye(4, dtype="float32")).numpy(),
         "function": lambda each: tf.function(lambda: each.layers[0].kernel + 0.0)().numpy(),
+        "function_traced_before": lambda each: kept[each][1]().numpy(),
+        "function_of_a_function_traced_before": lambda each: (
+            tf.function(lambda: kept[each][1]())().numpy()
+        ),
+        "concrete_function": lambda each: kept[each][2]().numpy(),
+        "raw_variable": lambda each: kept[each][0].numpy(),
+        "raw_op": lambda each: tf.raw_ops.ReadVariableOp(
+            resource=kept[each][0].handle, dtype="float32"
+        ).numpy(),
         "repr": lambda each: repr(each.layers[0].kernel).partition("value=")[2],
     }
     for _ in range(2):
         model.train_on_batch(*_batch())
         plain.train_on_batch(*_batch())
-        stale = kernel._value.numpy()
+        stale = _peek(kernel)
         actual, expected = readers[read](model), readers[read](plain)
         if read == "repr":
             assert actual == expected
@@ -174,7 +215,7 @@ def test_momentum_is_settled_when_read(gated_engine):
     model = _overlapped_model(_Probe())
     model.train_on_batch(*_batch())
     momentum = model.optimizer.momentums[0]
-    assert not momentum._value.numpy().any()
+    assert not _peek(momentum).any()
     assert momentum.numpy().any()
 
 
@@ -182,7 +223,7 @@ def test_settle_applies_everything(gated_engine):
     model = _overlapped_model(_Probe())
     model.train_on_batch(*_batch())
     model.optimizer.settle()
-    before = [variable._value.numpy() for variable in model.trainable_variables]
+    before = [_peek(variable) for variable in model.trainable_variables]
     for settled, variable in zip(before, model.trainable_variables, strict=True):
         np.testing.assert_array_equal(settled, variable.numpy())
 
@@ -197,13 +238,13 @@ def test_learning_rate_of_the_step_counts_although_it_changed_since(gated_engine
 
 
 @pytest.mark.parametrize("guarded_read_follows", [False, True])
-def test_step_that_uses_a_raw_variable_trains_immediately_and_says_so(
+def test_step_that_uses_a_kept_handle_trains_immediately_and_says_so(
     gated_engine, guarded_read_follows, recwarn
 ):
-    """A function that reads a variable behind the guard's back must not be overlapped."""
+    """A program that reads a variable behind the guard's back must not be overlapped."""
     start = np.full(3, 2.0, "float32")
-    variable = keras.Variable(start, name=f"raw_{guarded_read_follows}")
-    raw = variable.value
+    variable = keras.Variable(start, name=f"kept_{guarded_read_follows}")
+    handle = variable.value.handle
     optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.5))
     optimizer.build([variable])
     assert optimizer.turn_overlap_on() is None
@@ -211,17 +252,41 @@ def test_step_that_uses_a_raw_variable_trains_immediately_and_says_so(
     @tf.function
     def step():
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(raw * raw)
+            tape.watch(handle)
+            weights = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+            loss = tf.reduce_sum(weights * weights)
             if guarded_read_follows:
                 loss += 0.0 * tf.reduce_sum(variable.value)
+        optimizer.apply([tape.gradient(loss, handle)], [variable])
+
+    for _ in range(3):
+        step()
+    np.testing.assert_array_equal(variable.numpy(), np.zeros(3, "float32"))  # w - 0.5 * 2 w
+    said = [str(each.message) for each in recwarn if "immediate mode" in str(each.message)]
+    assert len(said) == 1
+    assert variable.path in said[0]
+
+
+def test_step_that_uses_raw_variables_and_earlier_functions_is_overlapped(gated_engine, recwarn):
+    variable = keras.Variable(np.full(3, 8.0, "float32"))
+    raw = variable.value
+    square = tf.function(lambda: raw * raw)
+    square()
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.125))
+    optimizer.build([variable])
+    assert optimizer.turn_overlap_on() is None
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(square() + raw * raw)
         optimizer.apply([tape.gradient(loss, raw)], [variable])
 
     for _ in range(3):
         step()
-    np.testing.assert_array_equal(raw.numpy(), np.zeros(3, "float32"))  # w - 0.5 * 2 w
-    said = [str(each.message) for each in recwarn if "immediate mode" in str(each.message)]
-    assert len(said) == 1
-    assert variable.path in said[0]
+    assert _peek(variable)[0] == 2.0, "the third update is pending"
+    assert raw.numpy()[0] == 1.0
+    assert not [each for each in recwarn if "immediate mode" in str(each.message)]
 
 
 def test_two_steps_in_one_function_are_overlapped(gated_engine, recwarn):
@@ -233,7 +298,7 @@ def test_two_steps_in_one_function_are_overlapped(gated_engine, recwarn):
             _halve(variable, optimizer)
 
     two_steps()
-    assert variable._value.numpy()[0] == 4.0, "the second update is pending"
+    assert _peek(variable)[0] == 4.0, "the second update is pending"
     np.testing.assert_array_equal(variable.numpy(), np.full(3, 2.0, "float32"))
     assert not [each for each in recwarn if "immediate mode" in str(each.message)]
 
@@ -334,11 +399,11 @@ def test_two_optimizers_of_one_variable_apply_in_order(gated_engine):
 def test_update_of_an_earlier_optimizer_is_settled_when_the_next_takes_over(gated_engine):
     model = _overlapped_model(_Probe())
     model.train_on_batch(*_batch())  # leaves updates pending
-    before = model.layers[0].kernel._value.numpy()
+    before = _peek(model.layers[0].kernel)
     model.compile(hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.0)), loss="mse")
     model.optimizer.build(model.trainable_variables)
     assert model.optimizer.turn_overlap_on() is None
-    after = model.layers[0].kernel._value.numpy()
+    after = _peek(model.layers[0].kernel)
     assert not np.array_equal(before, after)
     model.train_on_batch(*_batch())
     np.testing.assert_array_equal(model.layers[0].kernel.numpy(), after)
@@ -356,7 +421,7 @@ def test_eager_steps_train_immediately_and_say_so(gated_engine, recwarn, compile
     assert optimizer.is_overlapped() != compile_eagerly
     before = model.get_weights()[0]
     optimizer.apply([tf.ones([4, 3]), tf.ones([3])], model.trainable_variables)
-    np.testing.assert_array_equal(model.layers[0].kernel._value.numpy(), before - np.float32(0.1))
+    np.testing.assert_array_equal(_peek(model.layers[0].kernel), before - np.float32(0.1))
     said = [str(each.message) for each in recwarn if "immediate mode" in str(each.message)]
     assert len(said) == 1
     assert "eagerly" in said[0]
