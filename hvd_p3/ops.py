@@ -18,6 +18,7 @@ _library = tf.load_op_library(os.path.join(os.path.dirname(__file__), "_tensorfl
 REDUCIBLE_DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.int32, tf.int64)
 _OP_NAMES = {horovod.Sum: "sum", horovod.Average: "average"}
 _CONTAINER = "hvd-p3"  # as in gradient_slot.h
+ANY_VERSION = -1  # as in gradient_slot.h
 
 
 class TensorSpec:
@@ -100,7 +101,7 @@ class Slot:
             self.handle = _library.hvd_p3_slot(container=_CONTAINER, shared_name=name)
 
 
-def push(slot, gradient, context, tensor_handle):
+def push(slot, gradient, context, tensor_handle, version=0):
     """Starts the all-reduce of a gradient and returns at once.
 
     Args:
@@ -108,9 +109,12 @@ def push(slot, gradient, context, tensor_handle):
         gradient: Tensor of the declared dtype and shape.
         context: List of tensors, returned by the pull of this push.
         tensor_handle: int, from `declare_group`.
+        version: int, returned by the pull of this push.
     """
     with tf.device("CPU:0"):
-        _library.hvd_p3_push(slot.handle, gradient, context, tensor_handle=tensor_handle)
+        _library.hvd_p3_push(
+            slot.handle, gradient, context, tensor_handle=tensor_handle, version=version
+        )
 
 
 def is_pending(slot):
@@ -119,7 +123,7 @@ def is_pending(slot):
         return _library.hvd_p3_is_pending(slot.handle)
 
 
-def pull(slot, dtype, shape, context_dtypes, keep_failure=False):
+def pull(slot, dtype, shape, context_dtypes, keep_failure=False, version=ANY_VERSION):
     """Waits, without blocking a thread, for the pushed gradient to be reduced.
 
     Args:
@@ -128,19 +132,21 @@ def pull(slot, dtype, shape, context_dtypes, keep_failure=False):
         shape: Shape of the gradient.
         context_dtypes: List of `tf.DType`s, of the tensors pushed with it.
         keep_failure: bool. Whether a failed reduction is reported again by every later pull.
+        version: int. It is an error if another version was pushed, unless this is `ANY_VERSION`.
 
     Returns:
-        The reduced gradient and the list of context tensors.
+        The reduced gradient, the list of context tensors, and the version as an int64 tensor.
     """
     with tf.device("CPU:0"):
-        reduced, context = _library.hvd_p3_pull(
+        reduced, pushed_version, context = _library.hvd_p3_pull(
             slot.handle,
             T=dtype,
             context_types=list(context_dtypes),
             keep_failure=keep_failure,
+            version=version,
         )
     reduced = tf.ensure_shape(reduced, shape)
-    return reduced, context
+    return reduced, context, pushed_version
 
 
 def all_reduce_slot(slot, tensor, tensor_handle):

@@ -1,9 +1,8 @@
 """`DistributedOptimizer`: a Keras optimizer whose gradients are reduced over all ranks."""
 
-import contextlib
 import functools
 import inspect
-import threading
+import weakref
 
 import horovod.tensorflow as horovod
 import keras
@@ -11,6 +10,7 @@ import tensorflow as tf
 
 from hvd_p3 import notices, process
 from hvd_p3.overlap import eligibility
+from hvd_p3.overlap.late_update import LEARNING_RATE, LateUpdates, update_each_variable
 from hvd_p3.overlap.overlapped_updates import OverlappedUpdates
 from hvd_p3.reduction import GradientReducer, dense
 
@@ -102,10 +102,13 @@ class _DistributedState:
         self.optimizer = optimizer
         self.wrapped_class = wrapped_class
         self.reducer = reducer
-        self.overlapped = None  # OverlappedUpdates once overlapped mode is on
+        self.late_updates = None  # LateUpdates once overlapped mode is on
+        self.overlapped = None  # OverlappedUpdates, as soon as late_updates
         self.has_unguarded_use = False
         self.is_eligible = True
-        self._late = threading.local()
+        self.train_function = lambda: (
+            None
+        )  # weak reference to Keras's function, see expect_trace_of
 
     def turn_overlap_on(self):
         """Turns overlapped mode on; returns why not, or `None`."""
@@ -115,9 +118,8 @@ class _DistributedState:
         if reason is not None:
             return reason
         self.reducer.build(self.optimizer._trainable_variables)
-        self.overlapped = OverlappedUpdates(
-            self.optimizer, self.reducer, self._step_context, self._apply_late
-        )
+        self.late_updates = LateUpdates(self.optimizer)
+        self.overlapped = OverlappedUpdates(self.optimizer, self.reducer, self.late_updates)
         return None
 
     def reason_to_leave_overlap(self):
@@ -126,8 +128,13 @@ class _DistributedState:
             # No graph shows whether the step has used a raw variable.
             return "the training step runs eagerly; use a tf.function, or run_eagerly=False"
         reason = eligibility.reason_for_immediate_mode(self.optimizer, self.wrapped_class)
+        if reason is None:
+            change = self.late_updates.changed_hyper_parameter()
+            if change is not None:
+                # What this trace has guarded so far was traced with the earlier value.
+                reason = f"{change} after overlapped mode was turned on"
         self.is_eligible = reason is None
-        if reason is not None:  # the optimizer's configuration has changed since
+        if reason is not None:
             return reason
         unguarded = self.overlapped.unguarded_use()
         if unguarded is None:
@@ -138,41 +145,6 @@ class _DistributedState:
             "before it is updated: through its raw tf.Variable, or in a tf.function that was "
             "traced before P3Callback turned overlapped mode on"
         )
-
-    def _step_context(self):
-        """The hyper-parameters that the update of this step must see whenever it is applied."""
-        optimizer = self.optimizer
-        learning_rate = optimizer._get_current_learning_rate()
-        # A tensor, a variable, or a Python float from a callable. All fit into float64 exactly, so
-        # the update rounds once, to the variable's dtype, as Keras does.
-        if isinstance(learning_rate, (float, int)):
-            learning_rate = tf.constant(learning_rate, tf.float64)
-        learning_rate = tf.cast(tf.convert_to_tensor(learning_rate), tf.float64)
-        return [learning_rate, tf.convert_to_tensor(optimizer._iterations)]
-
-    def _apply_late(self, variable, gradient, context):
-        """What Keras's `apply` does for one variable, with the hyper-parameters of its step."""
-        optimizer = self.optimizer
-        with self._showing_step(context):
-            if optimizer.loss_scale_factor is not None:
-                gradient = gradient / optimizer.loss_scale_factor
-            optimizer._backend_apply_gradients([gradient], [variable])
-            if variable.constraint is not None:
-                variable.assign(variable.constraint(variable))
-
-    @property
-    def shown_step(self):
-        """(learning rate, iterations) of the update that this thread applies late, or `None`."""
-        return getattr(self._late, "step", None)
-
-    @contextlib.contextmanager
-    def _showing_step(self, step):
-        before = self.shown_step
-        self._late.step = step
-        try:
-            yield
-        finally:
-            self._late.step = before
 
 
 def prepare(model):
@@ -243,6 +215,14 @@ def _is_inside_distributed_loss_scaling(optimizer):
     return False
 
 
+def _shown(optimizer):
+    """The attributes of the step whose update this thread applies late; empty outside of one."""
+    state = object.__getattribute__(optimizer, "__dict__").get(_STATE)
+    if state is None or state.late_updates is None:
+        return {}
+    return state.late_updates.shown or {}
+
+
 class _DistributedMethods:
     """Mixed into the class of a distributed optimizer."""
 
@@ -296,6 +276,22 @@ class _DistributedMethods:
         state = self.__dict__[_STATE]
         return state.overlapped is not None and state.is_eligible and not state.has_unguarded_use
 
+    def has_overlap_on(self):
+        """Returns whether `turn_overlap_on` has succeeded."""
+        return self.__dict__[_STATE].overlapped is not None
+
+    def expect_trace_of(self, train_function):
+        """Prepares for the trace of a train function, unless it is the one of the last call.
+
+        A new one is traced with the hyper-parameters of now, for example another `momentum`.
+        """
+        state = self.__dict__[_STATE]
+        if state.train_function() is not train_function:
+            state.train_function = weakref.ref(train_function)
+            state.is_eligible = True
+            self.settle()
+            state.late_updates.adopt_hyper_parameters()
+
     def settle(self):
         """Applies the updates that overlapped mode has not applied yet."""
         state = self.__dict__.get(_STATE)
@@ -307,22 +303,22 @@ class _DistributedMethods:
         plain = cls._hvd_p3_wrapped_class.from_config(config, custom_objects)
         return DistributedOptimizer(plain)
 
+    def __getattribute__(self, name):
+        shown = _shown(self)
+        if name in shown:
+            return shown[name]
+        return super().__getattribute__(name)
+
     def _get_current_learning_rate(self):
-        state = self.__dict__.get(_STATE)
-        if state is not None and state.shown_step is not None:
-            return state.shown_step[0]
+        shown = _shown(self)
+        if LEARNING_RATE in shown:
+            return shown[LEARNING_RATE]
         return super()._get_current_learning_rate()
 
-    @property
-    def _iterations(self):
-        state = self.__dict__.get(_STATE)
-        if state is not None and state.shown_step is not None:
-            return state.shown_step[1]
-        return self.__dict__["_iterations"]
-
-    @_iterations.setter
-    def _iterations(self, value):
-        self.__dict__["_iterations"] = value
+    def _backend_update_step(self, *arguments):
+        if LEARNING_RATE in _shown(self):
+            return update_each_variable(self, *arguments)
+        return super()._backend_update_step(*arguments)
 
     def _get_index(self, variable):
         """The variable's position in the list with which the optimizer was built."""

@@ -135,7 +135,9 @@ class GradientReducer:
         failure = None
         for index, gradient in gradients.items():
             try:
-                reduced[index], _ = ops.pull(self.slots[index], gradient.dtype, gradient.shape, [])
+                reduced[index], _, _ = ops.pull(
+                    self.slots[index], gradient.dtype, gradient.shape, []
+                )
             except tf.errors.OpError as error:
                 failure = failure or error  # the other slots are pulled all the same, to be free
         if failure is not None:

@@ -35,7 +35,7 @@ struct PushedBuffers {
 absl::Status GradientSlot::Push(const std::shared_ptr<Engine>& engine, TensorHandle handle,
                                 const tensorflow::Tensor& gradient,
                                 const tensorflow::Tensor& output,
-                                std::vector<tensorflow::Tensor> context) {
+                                std::vector<tensorflow::Tensor> context, int64_t version) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (pending_) {
@@ -45,7 +45,7 @@ absl::Status GradientSlot::Push(const std::shared_ptr<Engine>& engine, TensorHan
     pending_ = true;
     reduced_ = false;
     statistics_ = engine->statistics();
-    result_ = {absl::OkStatus(), output, std::move(context)};
+    result_ = {absl::OkStatus(), output, std::move(context), version};
   }
   auto buffers = std::make_shared<PushedBuffers>(PushedBuffers{gradient, output});
   Submission submission;
@@ -66,7 +66,7 @@ bool GradientSlot::pending() const {
   return pending_;
 }
 
-void GradientSlot::Pull(bool keep_failure, PullDone done) {
+void GradientSlot::Pull(bool keep_failure, int64_t version, PullDone done) {
   Pulled pulled;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -74,6 +74,11 @@ void GradientSlot::Pull(bool keep_failure, PullDone done) {
     if (!pending_) {
       pulled.status = absl::FailedPreconditionError("tensor '" + name_ +
                                                     "' was pulled without having been pushed");
+    } else if (version != kAnyVersion && version != result_.version) {
+      pulled.status = absl::FailedPreconditionError(
+          "tensor '" + name_ +
+          "' was pushed by a function that was traced with other hyper-parameters of the optimizer "
+          "than the function that applies it; call hvd_p3.settle(model) between the two");
     } else if (!reduced_ && waiting_) {
       pulled.status = absl::FailedPreconditionError(
           "two threads read the variable of tensor '" + name_ +
@@ -105,11 +110,12 @@ void GradientSlot::CancelPull(bool drop) {
   waiting(
       {absl::CancelledError("the step was cancelled while it waited for tensor '" + name_ + "'"),
        {},
-       {}});
+       {},
+       0});
 }
 
 GradientSlot::Pulled GradientSlot::Take() {
-  if (!result_.status.ok() && keep_failure_ && !dropped_) return {result_.status, {}, {}};
+  if (!result_.status.ok() && keep_failure_ && !dropped_) return {result_.status, {}, {}, 0};
   pending_ = false;
   dropped_ = false;
   return std::exchange(result_, {});

@@ -4,6 +4,7 @@
 #ifndef HVD_P3_TENSORFLOW_GRADIENT_SLOT_H_
 #define HVD_P3_TENSORFLOW_GRADIENT_SLOT_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,22 +20,26 @@ namespace hvd_p3 {
 // The container of TensorFlow's resource manager in which all slots live, by name.
 constexpr char kSlotContainer[] = "hvd-p3";
 
+constexpr int64_t kAnyVersion = -1;
+
 class GradientSlot : public tensorflow::ResourceBase {
  public:
   struct Pulled {
     absl::Status status;
     tensorflow::Tensor reduced;
     std::vector<tensorflow::Tensor> context;
+    int64_t version = 0;
   };
   using PullDone = std::function<void(const Pulled&)>;
 
   explicit GradientSlot(std::string name) : name_(std::move(name)) {}
 
   // Starts the all-reduce of `gradient` into `output`, a buffer of the same type and shape. Keeps
-  // `context`, for example the step's learning rate, for the pull.
+  // `context`, for example the step's learning rate, and `version`, the number of the
+  // hyper-parameters with which the step was traced, for the pull.
   absl::Status Push(const std::shared_ptr<Engine>& engine, TensorHandle handle,
                     const tensorflow::Tensor& gradient, const tensorflow::Tensor& output,
-                    std::vector<tensorflow::Tensor> context);
+                    std::vector<tensorflow::Tensor> context, int64_t version);
 
   // True from a push until the pull that takes its result has started.
   bool pending() const;
@@ -42,7 +47,9 @@ class GradientSlot : public tensorflow::ResourceBase {
   // Calls `done` with what was pushed, once it is reduced; at once if it is already.
   // With `keep_failure` a failed reduction stays: every later pull reports it again, so that an
   // update that is lost is never mistaken for one that was applied.
-  void Pull(bool keep_failure, PullDone done);
+  // A pull that expects another version than was pushed fails, and leaves the result for one that
+  // does not; kAnyVersion expects none.
+  void Pull(bool keep_failure, int64_t version, PullDone done);
 
   // Makes a pull that waits call back with an error. What was pushed stays for a later pull, unless
   // `drop`: then the slot is free again once the all-reduce is over.

@@ -52,6 +52,7 @@ class PushOp : public OpKernel {
  public:
   explicit PushOp(OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("tensor_handle", &tensor_handle_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("version", &version_));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -65,11 +66,12 @@ class PushOp : public OpKernel {
     OpInputList kept;
     OP_REQUIRES_OK(context, context->input_list("context", &kept));
     OP_REQUIRES_OK(context, slot->Push(engine, tensor_handle_, gradient, output,
-                                       std::vector<Tensor>(kept.begin(), kept.end())));
+                                       std::vector<Tensor>(kept.begin(), kept.end()), version_));
   }
 
  private:
   tensorflow::int64 tensor_handle_ = 0;
+  tensorflow::int64 version_ = 0;
 };
 
 class IsPendingOp : public OpKernel {
@@ -85,10 +87,17 @@ class IsPendingOp : public OpKernel {
   }
 };
 
-// Pulls for `context`, and calls `done` when the outputs are set or the step is cancelled. After a
-// cancellation the slot keeps the gradient for a later pull, or drops it if `one_shot`.
-void PullInto(OpKernelContext* context, RefCountPtr<GradientSlot> slot, bool one_shot,
-              bool keep_failure, AsyncOpKernel::DoneCallback done) {
+struct PullOptions {
+  bool one_shot;      // a cancelled pull drops the gradient; else the slot keeps it for a later one
+  bool keep_failure;  // see GradientSlot::Pull
+  int64_t version;    // see GradientSlot::Pull
+};
+
+using SetOutputs = void (*)(OpKernelContext*, const GradientSlot::Pulled&);
+
+// Pulls for `context`, and calls `done` when the outputs are set or the step is cancelled.
+void PullInto(OpKernelContext* context, RefCountPtr<GradientSlot> slot, const PullOptions& options,
+              SetOutputs set_outputs, AsyncOpKernel::DoneCallback done) {
   // Shared by the pull and the cancellation, which may run at the same time in two threads.
   const std::shared_ptr<GradientSlot> shared(slot.release(),
                                              [](GradientSlot* owned) { owned->Unref(); });
@@ -96,6 +105,7 @@ void PullInto(OpKernelContext* context, RefCountPtr<GradientSlot> slot, bool one
   tensorflow::CancellationToken token = tensorflow::CancellationManager::kInvalidToken;
   if (manager != nullptr) {
     token = manager->get_cancellation_token();
+    const bool one_shot = options.one_shot;
     const auto cancel = [shared, one_shot] { shared->CancelPull(one_shot); };
     if (!manager->RegisterCallback(token, cancel)) {
       if (one_shot) cancel();
@@ -103,35 +113,45 @@ void PullInto(OpKernelContext* context, RefCountPtr<GradientSlot> slot, bool one
       return done();
     }
   }
-  shared->Pull(keep_failure, [context, manager, token, done](const GradientSlot::Pulled& pulled) {
+  const auto pulled = [context, manager, token, set_outputs,
+                       done](const GradientSlot::Pulled& result) {
     // TryDeregister does not wait for a cancellation that is running, which may be this very call.
     if (manager != nullptr) manager->TryDeregisterCallback(token);
-    if (!pulled.status.ok()) {
-      context->CtxFailure(pulled.status);
+    if (!result.status.ok()) {
+      context->CtxFailure(result.status);
     } else {
-      context->set_output(0, pulled.reduced);
-      for (size_t i = 0; i < pulled.context.size(); ++i) {
-        context->set_output(static_cast<int>(i) + 1, pulled.context[i]);
-      }
+      set_outputs(context, result);
     }
     done();
-  });
+  };
+  shared->Pull(options.keep_failure, options.version, pulled);
 }
 
 class PullOp : public AsyncOpKernel {
  public:
   explicit PullOp(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("keep_failure", &keep_failure_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("keep_failure", &options_.keep_failure));
+    OP_REQUIRES_OK(construction, construction->GetAttr("version", &options_.version));
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     RefCountPtr<GradientSlot> slot;
     OP_REQUIRES_OK_ASYNC(context, FindSlot(context, &slot), done);
-    PullInto(context, std::move(slot), /*one_shot=*/false, keep_failure_, std::move(done));
+    PullInto(context, std::move(slot), options_, &SetAllOutputs, std::move(done));
   }
 
  private:
-  bool keep_failure_ = false;
+  static void SetAllOutputs(OpKernelContext* context, const GradientSlot::Pulled& pulled) {
+    context->set_output(0, pulled.reduced);
+    Tensor version(tensorflow::DT_INT64, {});
+    version.scalar<tensorflow::int64>()() = pulled.version;
+    context->set_output(1, version);
+    for (size_t i = 0; i < pulled.context.size(); ++i) {
+      context->set_output(static_cast<int>(i) + 2, pulled.context[i]);
+    }
+  }
+
+  PullOptions options_ = {/*one_shot=*/false, /*keep_failure=*/false, kAnyVersion};
 };
 
 class AllReduceOp : public AsyncOpKernel {
@@ -149,11 +169,17 @@ class AllReduceOp : public AsyncOpKernel {
     Tensor output;
     OP_REQUIRES_OK_ASYNC(context, context->allocate_temp(tensor.dtype(), tensor.shape(), &output),
                          done);
-    OP_REQUIRES_OK_ASYNC(context, slot->Push(engine, tensor_handle_, tensor, output, {}), done);
-    PullInto(context, std::move(slot), /*one_shot=*/true, /*keep_failure=*/false, std::move(done));
+    OP_REQUIRES_OK_ASYNC(context, slot->Push(engine, tensor_handle_, tensor, output, {}, 0), done);
+    PullInto(context, std::move(slot), kOptions, &SetReduced, std::move(done));
   }
 
  private:
+  static constexpr PullOptions kOptions = {/*one_shot=*/true, /*keep_failure=*/false, kAnyVersion};
+
+  static void SetReduced(OpKernelContext* context, const GradientSlot::Pulled& pulled) {
+    context->set_output(0, pulled.reduced);
+  }
+
   tensorflow::int64 tensor_handle_ = 0;
 };
 

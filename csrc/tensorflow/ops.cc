@@ -25,6 +25,7 @@ REGISTER_OP("HvdP3Push")
     .Attr("T: " HVD_P3_TYPES)
     .Attr("context_types: list(type) >= 0 = []")
     .Attr("tensor_handle: int")
+    .Attr("version: int = 0")
     .Input("slot: resource")
     .Input("gradient: T")
     .Input("context: context_types")
@@ -43,12 +44,16 @@ REGISTER_OP("HvdP3Pull")
     .Attr("T: " HVD_P3_TYPES)
     .Attr("context_types: list(type) >= 0 = []")
     .Attr("keep_failure: bool = false")
+    .Attr("version: int = -1")
     .Input("slot: resource")
     .Output("reduced: T")
+    .Output("pushed_version: int64")
     .Output("context: context_types")
     .SetIsStateful()
     .SetShapeFn(UnknownShape)
-    .Doc("Waits for the pushed gradient to be reduced, without blocking a thread.");
+    .Doc(
+        "Waits for the pushed gradient to be reduced, without blocking a thread. An error if it "
+        "was pushed with another version than `version`, unless that is -1.");
 
 REGISTER_OP("HvdP3AllReduce")
     .Attr("T: " HVD_P3_TYPES)

@@ -87,13 +87,15 @@ class P3Callback(keras.callbacks.Callback):
         current = process.current()
         if current.reduction != process.ENGINE or not current.config.overlap:
             return
-        if self.model.optimizer.is_overlapped():
-            return
         if self.model.run_eagerly:
             notices.train_immediately("the model runs eagerly (run_eagerly=True)")
             return
-        reason = self.model.optimizer.turn_overlap_on()
+        optimizer = self.model.optimizer
+        was_on = optimizer.has_overlap_on()
+        reason = optimizer.turn_overlap_on()
         if reason is not None:
             notices.train_immediately(reason)
             return
-        self.model.make_train_function(force=True)  # functions traced so far are not overlapped
+        if not was_on:
+            self.model.make_train_function(force=True)  # functions traced so far stay immediate
+        optimizer.expect_trace_of(self.model.train_function)

@@ -11,16 +11,42 @@ from hvd_p3 import reduction
 from hvd_p3.overlap import guarded_variable
 
 # Optimizers whose update_step is known to read and write one variable and its state only.
-_SEPARABLE = (keras.optimizers.SGD, keras.optimizers.Adam, keras.optimizers.AdamW)
+_SEPARABLE = {
+    getattr(keras.optimizers, name)
+    for name in (
+        "Adadelta",
+        "Adafactor",
+        "Adagrad",
+        "Adam",
+        "AdamW",
+        "Adamax",
+        "Ftrl",
+        "Lamb",
+        "Lion",
+        "Muon",
+        "Nadam",
+        "RMSprop",
+        "SGD",
+        "ScheduleFreeAdamW",
+    )
+    if hasattr(keras.optimizers, name)  # some are younger than the oldest Keras that is supported
+}
 
-# What a subclass must not replace, since overlapped mode calls it for one variable at a time.
-_SEPARABLE_METHODS = (
-    "apply",
-    "_backend_apply_gradients",
-    "_backend_update_step",
-    "_apply_weight_decay",
-    "_clip_gradients",
-)
+# State that an optimizer advances once for each step, before it updates variables, by attribute.
+# It is advanced in the step, and its value travels with the gradients.
+_SHARED_STATE = {keras.optimizers.Nadam: ("_u_product",)}
+
+# What overlapped mode calls for one variable at a time, and the optimizers for which a replacement
+# of Keras's common method is known to keep them apart.
+_COMMON_METHODS = {
+    "apply": (),
+    "_backend_apply_gradients": (),
+    "_backend_update_step": ("Nadam",),
+    "_apply_weight_decay": ("Muon",),
+    "_clip_gradients": (),
+    "_update_model_variables_moving_average": (),
+    "_overwrite_model_variables_with_average_value": (),
+}
 
 
 def state_of_each_variable(optimizer):
@@ -29,26 +55,33 @@ def state_of_each_variable(optimizer):
     Keras optimizers keep their state in lists that run parallel to the trainable variables.
 
     Returns:
-        A list, for each trainable variable, of its list of state variables; or `None` if there is
-        state besides iterations and learning rate that belongs to no single variable.
+        A list, for each trainable variable, of its list of state variables; and the list of state
+        variables besides iterations and learning rate that belong to no single variable.
     """
     count = len(optimizer._trainable_variables)
     unclaimed = {
-        id(variable)
+        id(variable): variable
         for variable in optimizer._variables
         if variable is not optimizer._iterations and variable is not optimizer._learning_rate
     }
     states = [[] for _ in range(count)]
     for name, candidates in vars(optimizer).items():
-        if name == "_trainable_variables" or not isinstance(candidates, (list, tuple)):
+        if name in ("_trainable_variables", "_variables"):
             continue
-        if len(candidates) != count:
+        if not isinstance(candidates, (list, tuple)) or len(candidates) != count:
             continue
         for state, candidate in zip(states, candidates, strict=True):
-            if id(candidate) in unclaimed:
-                unclaimed.discard(id(candidate))
+            if unclaimed.pop(id(candidate), None) is not None:
                 state.append(candidate)
-    return None if unclaimed else states
+    return states, list(unclaimed.values())
+
+
+def shared_state(optimizer):
+    """Returns the names of attributes with state that is advanced once for each step."""
+    for optimizer_class, names in _SHARED_STATE.items():
+        if isinstance(optimizer, optimizer_class):
+            return names
+    return ()
 
 
 def reason_for_immediate_mode(optimizer, wrapped_class):
@@ -62,15 +95,15 @@ def reason_for_immediate_mode(optimizer, wrapped_class):
         A str for the user, or `None` if it can be overlapped.
     """
     name = wrapped_class.__name__
+    if wrapped_class is keras.optimizers.LossScaleOptimizer:
+        return "LossScaleOptimizer looks at all gradients before any update"
     if wrapped_class not in _SEPARABLE:
         return f"{name} is not known to update each variable by itself"
-    for method in _SEPARABLE_METHODS:
-        if getattr(wrapped_class, method) is not _original(method):
+    for method, known in _COMMON_METHODS.items():
+        if getattr(wrapped_class, method) is not _common(method) and name not in known:
             return f"{name} replaces Keras's {method}"
     if optimizer.global_clipnorm:
         return "global_clipnorm needs all gradients before any update"
-    if optimizer.use_ema:
-        return "use_ema averages all variables at once"
     if optimizer.gradient_accumulation_steps:
         return "gradient_accumulation_steps updates all variables at once"
     for variable in optimizer._trainable_variables:
@@ -79,10 +112,12 @@ def reason_for_immediate_mode(optimizer, wrapped_class):
             return f"variable '{variable.name}' is a {type(native).__name__}"
         if getattr(variable, "overwrite_with_gradient", False):
             return f"variable '{variable.path}' is overwritten with its gradient"
-    if state_of_each_variable(optimizer) is None:
+    _, shared = state_of_each_variable(optimizer)
+    known_shared = {id(vars(optimizer)[each]) for each in shared_state(optimizer)}
+    if any(id(variable) not in known_shared for variable in shared):
         return f"this {name} keeps state that belongs to no single variable"
     return None
 
 
-def _original(method):
+def _common(method):
     return getattr(keras.optimizers.Optimizer, method)

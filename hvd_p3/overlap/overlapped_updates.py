@@ -1,7 +1,5 @@
 """Overlapped mode of one optimizer: pushes each step's gradients and settles the updates."""
 
-import tensorflow as tf
-
 from hvd_p3 import reduction
 from hvd_p3.overlap import eligibility, guarded_function, guarded_variable
 from hvd_p3.overlap.pending_update import PendingUpdate
@@ -15,30 +13,21 @@ class OverlappedUpdates:
     Args:
         optimizer: A built, distributed optimizer that `eligibility` accepts.
         reducer: Its `reduction.GradientReducer`.
-        step_context: Function without arguments that returns the tensors to keep with each
-            gradient: the hyper-parameters of the step.
-        update: Function of (variable, reduced gradient, step context) that applies one update.
+        late_updates: Its `LateUpdates`.
     """
 
-    def __init__(self, optimizer, reducer, step_context, update):
+    def __init__(self, optimizer, reducer, late_updates):
         self._variables = optimizer._trainable_variables
         self._reducer = reducer
-        self._step_context = step_context
-        with tf.init_scope():
-            context_dtypes = [tensor.dtype for tensor in step_context()]
+        self._late_updates = late_updates
         self._pending = []
         guards = []
-        states = eligibility.state_of_each_variable(optimizer)
-        for variable, state, slot in zip(self._variables, states, reducer.slots, strict=True):
-            pending = PendingUpdate(
-                reduction.native_variable(variable),
-                slot,
-                context_dtypes,
-                lambda gradient, context, variable=variable: update(variable, gradient, context),
-            )
-            guards += [
-                (reduction.native_variable(guarded), pending) for guarded in (variable, *state)
-            ]
+        states, _ = eligibility.state_of_each_variable(optimizer)
+        for index, (variable, state) in enumerate(zip(self._variables, states, strict=True)):
+            native = reduction.native_variable(variable)
+            pending = PendingUpdate(index, native, reducer.slots[index], late_updates)
+            guards.append((native, pending))
+            guards += [(reduction.native_variable(each), pending) for each in state]
             self._pending.append(pending)
         for guarded, pending in guards:
             guarded_variable.attach(guarded, pending)
@@ -63,7 +52,9 @@ class OverlappedUpdates:
         # Variables that this step has not read may have updates of an earlier step pending.
         self.guard_all()
         handles = self._reducer.handles(gradients)
-        context = self._step_context()
+        without = [index for index in range(len(self._variables)) if index not in gradients]
+        self._late_updates.apply_without_gradients(without)
+        context = self._late_updates.context()
         for index, gradient in gradients.items():
             self._pending[index].push(gradient, context, handles[index])
 

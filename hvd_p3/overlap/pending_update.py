@@ -30,17 +30,17 @@ class PendingUpdate:
     function or a loop in which there may be one.
 
     Args:
+        index: int. Index of the variable in its optimizer's list.
         variable: `tf.Variable`.
         slot: `ops.Slot` of the variable.
-        context_dtypes: List of `tf.DType`s, of the tensors pushed with each gradient.
-        update: Function of (reduced gradient, step context) that updates variable and state.
+        late_updates: `LateUpdates` of the optimizer.
     """
 
-    def __init__(self, variable, slot, context_dtypes, update):
+    def __init__(self, index, variable, slot, late_updates):
+        self._index = index
         self._variable = variable
         self._slot = slot
-        self._context_dtypes = context_dtypes
-        self._update = update
+        self._late_updates = late_updates
         # graph -> number of ops that took the slot when the last guard was made
         self._slot_users_at_guard = weakref.WeakKeyDictionary()
         self._used_unguarded = False
@@ -84,7 +84,8 @@ class PendingUpdate:
 
     def push(self, gradient, step_context, tensor_handle):
         """Starts the reduction of this step's gradient. Guard first: one update can be pending."""
-        ops.push(self._slot, gradient, step_context, tensor_handle)
+        version = self._late_updates.version
+        ops.push(self._slot, gradient, step_context, tensor_handle, version)
 
     @contextlib.contextmanager
     def suspended(self):
@@ -129,14 +130,19 @@ class PendingUpdate:
     def _apply(self):
         # The guard may run inside a layer of mixed precision, where reads of variables are cast.
         with self.suspended(), AutocastScope(None):
-            gradient, step_context = ops.pull(
+            # A graph has the hyper-parameters of its own trace; eagerly there is a choice.
+            version = ops.ANY_VERSION if tf.executing_eagerly() else self._late_updates.version
+            gradient, step_context, pushed_version = ops.pull(
                 self._slot,
                 self._variable.dtype,
                 self._variable.shape,
-                self._context_dtypes,
+                self._late_updates.context_dtypes,
                 keep_failure=True,
+                version=version,
             )
-            self._update(gradient, step_context)
+            if version == ops.ANY_VERSION:
+                version = int(pushed_version)
+            self._late_updates.apply(self._index, gradient, step_context, version)
 
 
 def _users(graph, handle):

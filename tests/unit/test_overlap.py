@@ -177,9 +177,9 @@ def test_every_read_settles_the_variable_first(gated_engine, read):
         "call": lambda each: each(np.eye(4, dtype="float32")).numpy(),
         "function": lambda each: tf.function(lambda: each.layers[0].kernel + 0.0)().numpy(),
         "function_traced_before": lambda each: kept[each][1]().numpy(),
-        "function_of_a_function_traced_before": lambda each: (
-            tf.function(lambda: kept[each][1]())().numpy()
-        ),
+        "function_of_a_function_traced_before": lambda each: tf.function(
+            lambda: kept[each][1]()
+        )().numpy(),
         "concrete_function": lambda each: kept[each][2]().numpy(),
         "raw_variable": lambda each: kept[each][0].numpy(),
         "raw_op": lambda each: tf.raw_ops.ReadVariableOp(

@@ -1,0 +1,54 @@
+"""The hyper-parameters that an optimizer keeps as Python values, such as momentum.
+
+TensorFlow makes them constants of the functions that it traces. An update that is applied after
+its step must see those with which the step was traced, whatever they are by then.
+"""
+
+import keras
+
+_SIMPLE_TYPES = (int, float, bool, str, type(None))
+_NO_HYPER_PARAMETERS = ("built", "name", "_lock")
+
+
+class HyperParameters:
+    """The Python hyper-parameters of an optimizer at one time.
+
+    Args:
+        optimizer: The optimizer.
+        version: int. Its number among those of this optimizer.
+    """
+
+    def __init__(self, optimizer, version):
+        self.version = version
+        self.values = {
+            name: value
+            for name, value in vars(optimizer).items()
+            if type(value) in _SIMPLE_TYPES and name not in _NO_HYPER_PARAMETERS
+        }
+        # Keras decides by its kind (variable, schedule, function) what to do with the rate.
+        self.learning_rate_object = optimizer._learning_rate
+        learning_rate = optimizer._get_current_learning_rate()
+        # A Python number is a constant of the trace like the others; a tensor or variable travels
+        # with each gradient, and keeps its dtype, since Keras rounds in it.
+        self.is_constant_rate = isinstance(learning_rate, (int, float))
+        if self.is_constant_rate:
+            self.learning_rate = learning_rate
+        else:
+            self.learning_rate_dtype = keras.backend.standardize_dtype(learning_rate.dtype)
+
+    def difference(self, other):
+        """Says in words what `other` has changed, or returns `None`."""
+        for name, value in self.values.items():
+            if name in other.values and other.values[name] != value:
+                return f"{name} was changed from {value!r} to {other.values[name]!r}"
+        if self.values.keys() != other.values.keys():
+            changed = sorted(self.values.keys() ^ other.values.keys())
+            return f"{', '.join(changed)} was changed"
+        if self.learning_rate_object is not other.learning_rate_object:
+            return "learning_rate was replaced"
+        if self._rate() != other._rate():
+            return f"learning_rate was changed from {self._rate()} to {other._rate()}"
+        return None
+
+    def _rate(self):
+        return self.learning_rate if self.is_constant_rate else self.learning_rate_dtype
