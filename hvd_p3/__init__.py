@@ -34,6 +34,7 @@ from hvd_p3.collectives import (  # noqa: E402
     broadcast_variables,
 )
 from hvd_p3.configuration import Configuration  # noqa: E402
+from hvd_p3.gradient_tape import DistributedGradientTape  # noqa: E402
 from hvd_p3.optimizer import DistributedOptimizer  # noqa: E402
 from hvd_p3.process import (  # noqa: E402
     cross_rank,
@@ -48,11 +49,13 @@ from hvd_p3.process import (  # noqa: E402
     statistics,
     take_trace,
 )
+from hvd_p3.settling import settle  # noqa: E402
 
 __all__ = [
     "Adasum",
     "Average",
     "Configuration",
+    "DistributedGradientTape",
     "DistributedOptimizer",
     "Max",
     "Min",
@@ -74,6 +77,7 @@ __all__ = [
     "local_size",
     "ops",
     "rank",
+    "settle",
     "shutdown",
     "size",
     "statistics",

@@ -10,12 +10,14 @@ Method: Priority-based Parameter Propagation (Jayarajan et al., 2019), section 4
 
 import tensorflow as tf
 
+from hvd_p3 import tensor_names
+
 
 def first_uses(variables):
     """Returns, for each variable, the number of the first op that uses it in the current graph.
 
     Args:
-        variables: List of `tf.Variable`s.
+        variables: List of `tf.Variable`s or tensors.
 
     Returns:
         A list of int, `None` for variables that no op uses; or `None` instead of the list when no
@@ -27,7 +29,8 @@ def first_uses(variables):
     numbers = {op.name: number for number, op in enumerate(graph.get_operations())}
     uses = []
     for variable in variables:
-        consumers = graph.capture(variable._handle).consumers()  # `handle` may run a guard
+        resource = getattr(variable, "_handle", variable)  # the property `handle` may run a guard
+        consumers = graph.capture(resource).consumers()
         uses.append(min((numbers[op.name] for op in consumers), default=None))
     return uses
 
@@ -64,5 +67,5 @@ def priorities(uses, owners):
 
 def owner(variable):
     """Returns the path of the layer that owns a Keras or TensorFlow variable."""
-    path = getattr(variable, "path", variable.name)
+    path = tensor_names.path_of(variable)
     return path.rpartition("/")[0] or path

@@ -12,12 +12,18 @@ from hvd_p3 import notices, process
 from hvd_p3.overlap import eligibility
 from hvd_p3.overlap.late_update import LEARNING_RATE, LateUpdates, update_each_variable
 from hvd_p3.overlap.overlapped_updates import OverlappedUpdates
-from hvd_p3.reduction import GradientReducer, dense
+from hvd_p3.reduction import GradientReducer
 
 _STATE = "_hvd_p3_state"
 
 
-def DistributedOptimizer(optimizer, name=None, op=horovod.Average, gradient_predivide_factor=1.0):
+def DistributedOptimizer(
+    optimizer,
+    name=None,
+    sparse_as_dense=False,
+    op=horovod.Average,
+    gradient_predivide_factor=1.0,
+):
     """Makes a Keras optimizer reduce its gradients over all ranks before it applies them.
 
     The optimizer itself is changed and returned: it stays an instance of its class with its state
@@ -29,6 +35,10 @@ def DistributedOptimizer(optimizer, name=None, op=horovod.Average, gradient_pred
     Args:
         optimizer: `keras.optimizers.Optimizer` that is not distributed yet.
         name: Optional str, the same on all ranks. Shown in errors and traces.
+        sparse_as_dense: bool. Whether sparse gradients (`tf.IndexedSlices`), such as those of
+            embeddings, are made dense. Dense gradients are overlapped. Sparse ones are reduced
+            within the step: ranks exchange their rows, or reduce the dense gradient where that is
+            smaller.
         op: `hvd_p3.Average` (default) or `hvd_p3.Sum`.
         gradient_predivide_factor: float > 0. Gradients are divided by it before the sum and
             multiplied by it after, to keep float16 sums in range. Needs `op=hvd_p3.Average`.
@@ -56,20 +66,8 @@ def DistributedOptimizer(optimizer, name=None, op=horovod.Average, gradient_pred
         )
     if is_distributed(optimizer):
         raise ValueError(f"Optimizer '{optimizer.name}' is distributed already; wrap it once.")
-    if op not in (horovod.Average, horovod.Sum):
-        raise ValueError(f"op must be hvd_p3.Average or hvd_p3.Sum. Received: op={op!r}")
-    if not gradient_predivide_factor > 0:
-        raise ValueError(
-            "gradient_predivide_factor must be above 0. Received: "
-            f"gradient_predivide_factor={gradient_predivide_factor}"
-        )
-    if gradient_predivide_factor != 1.0 and op != horovod.Average:
-        raise ValueError(
-            "gradient_predivide_factor needs op=hvd_p3.Average. Received: "
-            f"gradient_predivide_factor={gradient_predivide_factor}, op={op!r}"
-        )
-    reducer = GradientReducer(
-        name, op, prescale=1.0 / gradient_predivide_factor, postscale=gradient_predivide_factor
+    reducer = GradientReducer.checked(
+        name or "optimizer", op, gradient_predivide_factor, sparse_as_dense
     )
     _make_distributed(optimizer, reducer)
     return optimizer
@@ -245,7 +243,7 @@ class _DistributedMethods:
         self._check_variables_are_known(trainable_variables)
         indices = [self._get_index(variable) for variable in trainable_variables]
         gradients = {
-            index: dense(gradient)
+            index: gradient
             for index, gradient in zip(indices, grads, strict=True)
             if gradient is not None
         }

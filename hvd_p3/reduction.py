@@ -6,7 +6,7 @@ import horovod.tensorflow as horovod
 import keras
 import tensorflow as tf
 
-from hvd_p3 import forward_order, ops, process, tensor_names
+from hvd_p3 import forward_order, ops, process, sparse_gradients, tensor_names
 
 _counter = itertools.count()
 
@@ -23,22 +23,47 @@ class GradientReducer:
     same on all ranks.
 
     Args:
-        name: str or `None`. The same on all ranks; by default a number in the order of first use.
+        name: str. The same on all ranks. A number is added in the order of first use.
         op: `hvd_p3.Average` or `hvd_p3.Sum`.
         prescale: float. Factor before the reduction.
         postscale: float. Factor after it.
+        sparse_as_dense: bool. Whether sparse gradients are made dense before the reduction.
     """
 
-    def __init__(self, name, op, prescale, postscale):
-        self.name = name or "optimizer"
+    def __init__(self, name, op, prescale, postscale, sparse_as_dense=False):
+        self.name = name
         self.op = op
         self.prescale = prescale
         self.postscale = postscale
+        self.sparse_as_dense = sparse_as_dense
         self.slots = None
         self.priorities = None
         self._names = None
+        self._shapes = None
         self._process = None
         self._declared = {}  # tuple of indices -> {index: handle}, in this process's engine
+
+    @classmethod
+    def checked(cls, name, op, gradient_predivide_factor, sparse_as_dense):
+        """Makes one from the arguments of a public function.
+
+        Raises:
+            ValueError: If `op` or `gradient_predivide_factor` is out of range.
+        """
+        if op not in (horovod.Average, horovod.Sum):
+            raise ValueError(f"op must be hvd_p3.Average or hvd_p3.Sum. Received: op={op!r}")
+        factor = gradient_predivide_factor
+        if not factor > 0:
+            raise ValueError(
+                "gradient_predivide_factor must be above 0. Received: "
+                f"gradient_predivide_factor={factor}"
+            )
+        if factor != 1.0 and op != horovod.Average:
+            raise ValueError(
+                "gradient_predivide_factor needs op=hvd_p3.Average. Received: "
+                f"gradient_predivide_factor={factor}, op={op!r}"
+            )
+        return cls(name, op, 1.0 / factor, factor, sparse_as_dense)
 
     def build(self, variables):
         """Makes the slots; `variables` is the whole list of the optimizer. Repeated calls do
@@ -48,8 +73,9 @@ class GradientReducer:
         # The number is part of the name, so that two optimizers of one name do not collide. It
         # counts those in use, so one that only some ranks make and never use does no harm.
         self.name = f"{self.name}.{next(_counter)}"
-        paths = [getattr(variable, "path", variable.name) for variable in variables]
+        paths = [tensor_names.path_of(variable) for variable in variables]
         self._names = tensor_names.rank_independent(paths)
+        self._shapes = [tf.TensorShape(variable.shape) for variable in variables]
         self.slots = [ops.Slot(f"{self.name}/{index}/{path}") for index, path in enumerate(paths)]
 
     def record_forward_order(self, variables):
@@ -68,7 +94,7 @@ class GradientReducer:
         """Returns the engine's handle of each gradient, declaring the group on first use.
 
         Args:
-            gradients: dict of variable index to dense gradient tensor.
+            gradients: dict of variable index to dense gradient tensor or its `tf.TensorSpec`.
 
         Returns:
             dict of variable index to int handle.
@@ -97,15 +123,65 @@ class GradientReducer:
             )
         return self._declared[indices]
 
+    def split(self, gradients):
+        """Parts gradients into those that are reduced dense and those that stay sparse.
+
+        Args:
+            gradients: dict of variable index to tensor or `tf.IndexedSlices`.
+
+        Returns:
+            Two dicts: of dense tensors, and of `tf.IndexedSlices`.
+        """
+        dense, sparse = {}, {}
+        for index, gradient in gradients.items():
+            if isinstance(gradient, tf.IndexedSlices) and not self.sparse_as_dense:
+                sparse[index] = gradient
+            else:
+                dense[index] = tf.convert_to_tensor(gradient)
+        return dense, sparse
+
     def reduce(self, gradients):
         """Reduces gradients within the step (immediate mode).
 
         Args:
-            gradients: dict of variable index to dense gradient tensor.
+            gradients: dict of variable index to tensor or `tf.IndexedSlices`.
 
         Returns:
-            dict of variable index to reduced tensor.
+            dict of variable index to reduced tensor or `tf.IndexedSlices`.
         """
+        dense, sparse = self.split(gradients)
+        return {**self._reduce_dense(dense), **self.reduce_sparse(sparse)}
+
+    def reduce_sparse(self, gradients):
+        """Reduces sparse gradients within the step.
+
+        Args:
+            gradients: dict of variable index to `tf.IndexedSlices`.
+
+        Returns:
+            dict of variable index to `tf.IndexedSlices`.
+        """
+        reduced = {}
+        for index, gradient in gradients.items():
+
+            def reduce_dense(whole, index=index):
+                return self._reduce_dense({index: whole})[index]
+
+            reduced[index] = sparse_gradients.reduce_rows(
+                gradient,
+                self._shapes[index],
+                self._horovod_name(index),
+                sparse_gradients.scale_of_sum(self.op, self.prescale, self.postscale),
+                reduce_dense,
+            )
+        return reduced
+
+    def _horovod_name(self, index):
+        # Horovod ignores what is in front of a slash: Keras puts the numbers of layers and
+        # optimizers, which may differ between ranks, into name scopes.
+        return f"{self.name.replace('/', '.')}.{index}"
+
+    def _reduce_dense(self, gradients):
         if process.current().reduction == process.HOROVOD:
             return {
                 index: horovod.allreduce(
@@ -113,10 +189,13 @@ class GradientReducer:
                     op=self.op,
                     prescale_factor=self.prescale,
                     postscale_factor=self.postscale,
-                    name=f"{self.name}/{index}",
+                    name=self._horovod_name(index),
+                    ignore_name_scope=True,
                 )
                 for index, gradient in gradients.items()
             }
+        if not gradients:
+            return {}
         handles = self.handles(gradients)
         if tf.executing_eagerly():
             return self._reduce_eagerly(gradients, handles)
@@ -143,8 +222,3 @@ class GradientReducer:
         if failure is not None:
             raise failure
         return reduced
-
-
-def dense(gradient):
-    """The gradient as a dense tensor."""
-    return tf.convert_to_tensor(gradient)

@@ -47,16 +47,21 @@ class OverlappedUpdates:
         """Pushes the gradients of a step.
 
         Args:
-            gradients: dict of variable index to dense gradient tensor.
+            gradients: dict of variable index to tensor or `tf.IndexedSlices`. Sparse gradients are
+                reduced and applied within the step.
         """
         # Variables that this step has not read may have updates of an earlier step pending.
         self.guard_all()
-        handles = self._reducer.handles(gradients)
+        dense, sparse = self._reducer.split(gradients)
+        handles = self._reducer.handles(dense)
         without = [index for index in range(len(self._variables)) if index not in gradients]
         self._late_updates.apply_without_gradients(without)
         context = self._late_updates.context()
-        for index, gradient in gradients.items():
+        for index, gradient in dense.items():
             self._pending[index].push(gradient, context, handles[index])
+        version = self._late_updates.version
+        for index, gradient in self._reducer.reduce_sparse(sparse).items():
+            self._late_updates.apply(index, gradient, context, version)
 
     def guard_all(self):
         """Applies all pending updates; in a function being traced, where they are not yet."""

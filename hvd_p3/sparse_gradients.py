@@ -1,0 +1,60 @@
+"""Reduces sparse gradients, `tf.IndexedSlices`, such as those of embeddings.
+
+Ranks tell each other which rows they have. If the rows of all ranks together are smaller than the
+dense gradient, ranks exchange them; otherwise they reduce the dense gradient. In both cases the
+rows of one rank are summed first, then ranks are summed in the order of their numbers.
+"""
+
+import horovod.tensorflow as horovod
+import tensorflow as tf
+
+from hvd_p3 import process
+
+
+def reduce_rows(gradient, shape, name, scale, reduce_dense):
+    """Sums a sparse gradient over all ranks.
+
+    Args:
+        gradient: `tf.IndexedSlices`. Rows may occur several times, or none at all.
+        shape: `tf.TensorShape` of the dense gradient.
+        name: str without slashes. The same on all ranks.
+        scale: float. Factor for exchanged rows, after the sum.
+        reduce_dense: Function of a dense gradient that returns it reduced and scaled.
+
+    Returns:
+        `tf.IndexedSlices`, the same on all ranks, in which each row occurs once.
+    """
+    rows, values = _sum_of_each_row(tf.cast(gradient.indices, tf.int64), gradient.values)
+    all_rows = _gather(rows, f"{name}.rows")
+    row_bytes = shape[1:].num_elements() * values.dtype.size
+    gathered_bytes = tf.size(all_rows, tf.int64) * (row_bytes + tf.int64.size)
+
+    def gather():
+        all_values = _gather(values, f"{name}.values")
+        unique, summed = _sum_of_each_row(all_rows, all_values)
+        return unique, summed * tf.cast(scale, summed.dtype)
+
+    def dense():
+        whole = tf.math.unsorted_segment_sum(values, rows, shape[0])
+        return tf.range(shape[0], dtype=tf.int64), reduce_dense(tf.ensure_shape(whole, shape))
+
+    rows, values = tf.cond(gathered_bytes < shape[0] * row_bytes, gather, dense)
+    values = tf.ensure_shape(values, [None, *shape[1:]])
+    return tf.IndexedSlices(values, rows, tf.constant(shape.as_list(), tf.int64))
+
+
+def _gather(tensor, name):
+    # Keras puts the numbers of the process into name scopes; they may differ between ranks.
+    return horovod.allgather(tensor, name=name, ignore_name_scope=True)
+
+
+def _sum_of_each_row(rows, values):
+    """Returns the different rows, and for each the sum of its values in the order given."""
+    unique, position = tf.unique(rows, out_idx=tf.int64)
+    return unique, tf.math.unsorted_segment_sum(values, position, tf.size(unique, tf.int64))
+
+
+def scale_of_sum(op, prescale, postscale):
+    """The factor that turns a sum over ranks into the result of a reduction operation."""
+    average = 1.0 / process.size() if op == horovod.Average else 1.0
+    return prescale * postscale * average
