@@ -64,4 +64,4 @@ def attach(variable, pending_update):
 
 def can_attach(variable):
     """Whether the `tf.Variable` is of a kind that can be guarded."""
-    return isinstance(variable, resource_variable_ops.ResourceVariable)
+    return isinstance(variable, resource_variable_ops.BaseResourceVariable)

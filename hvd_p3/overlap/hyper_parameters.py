@@ -7,7 +7,7 @@ its step must see those with which the step was traced, whatever they are by the
 import keras
 
 _SIMPLE_TYPES = (int, float, bool, str, type(None))
-_NO_HYPER_PARAMETERS = ("built", "name", "_lock")
+_NO_HYPER_PARAMETERS = ("built", "name")
 
 
 class HyperParameters:
@@ -23,7 +23,9 @@ class HyperParameters:
         self.values = {
             name: value
             for name, value in vars(optimizer).items()
-            if type(value) in _SIMPLE_TYPES and name not in _NO_HYPER_PARAMETERS
+            if type(value) in _SIMPLE_TYPES
+            and not name.startswith("_")
+            and name not in _NO_HYPER_PARAMETERS
         }
         # Keras decides by its kind (variable, schedule, function) what to do with the rate.
         self.learning_rate_object = optimizer._learning_rate

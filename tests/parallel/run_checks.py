@@ -1,8 +1,9 @@
 """The program that ranks run: calls the checks of a module, one after the other, on all ranks.
 
-    horovodrun -np 2 python tests/parallel/run_checks.py MODULE OUTPUT_FOLDER
+    horovodrun -np 2 python tests/parallel/run_checks.py MODULE OUTPUT_FOLDER [CHECK...]
 
-A check is a function whose name starts with `check_`; it fails by raising. Starting ranks and
+A check is a function whose name starts with `check_`; it fails by raising. A module may have another
+`PREFIX`, and a function `run_check` that is called with each check instead. Starting ranks and
 TensorFlow takes most of the time, so one start serves many checks. Each rank writes its results to
 OUTPUT_FOLDER/RANK.json: the name of each check that ran, and "" or the traceback of its failure.
 After a failure on any rank the others stop too, since ranks may no longer be in step.
@@ -11,6 +12,7 @@ After a failure on any rank the others stop too, since ranks may no longer be in
 import importlib.util
 import json
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -26,20 +28,27 @@ def load(path):
     return module
 
 
-def main(module_path, output_folder):
-    sys.path.insert(0, str(Path(module_path).parent))
+def main(module_path, output_folder, *wanted):
+    sys.path[:0] = [str(Path(module_path).parent), str(Path(__file__).parent)]
     module = load(module_path)
     getattr(module, "before_init", lambda: None)()
     hvd.init(**getattr(module, "SETTINGS", {}))
+    run_check = getattr(module, "run_check", lambda check: check())
     results = {}
-    for name, check in vars(module).items():
-        if not name.startswith("check_"):
+    for name, check in list(vars(module).items()):
+        if not name.startswith(getattr(module, "PREFIX", "check_")):
             continue
+        if wanted and name not in wanted:
+            continue
+        started = time.monotonic()
         try:
-            check()
+            run_check(check)
             results[name] = ""
         except Exception:
             results[name] = traceback.format_exc()
+        if hvd.rank() == 0:
+            verdict = "failed" if results[name] else "passed"
+            print(f"{name} {verdict} in {time.monotonic() - started:.1f} s", flush=True)
         Path(output_folder, f"{hvd.rank()}.json").write_text(json.dumps(results))
         failed_anywhere = hvd.allreduce(
             tf.constant(1 if results[name] else 0), op=hvd.Sum, name=f"failed.{name}"
