@@ -123,14 +123,14 @@ def is_pending(slot):
         return _library.hvd_p3_is_pending(slot.handle)
 
 
-def pull(slot, dtype, shape, context_dtypes, keep_failure=False, version=ANY_VERSION):
+def pull(slot, dtype, shape, context_specs, keep_failure=False, version=ANY_VERSION):
     """Waits, without blocking a thread, for the pushed gradient to be reduced.
 
     Args:
         slot: `Slot` with something pending.
         dtype: `tf.DType` of the gradient.
         shape: Shape of the gradient.
-        context_dtypes: List of `tf.DType`s, of the tensors pushed with it.
+        context_specs: List of `tf.TensorSpec`s, of the tensors pushed with it.
         keep_failure: bool. Whether a failed reduction is reported again by every later pull.
         version: int. It is an error if another version was pushed, unless this is `ANY_VERSION`.
 
@@ -141,11 +141,15 @@ def pull(slot, dtype, shape, context_dtypes, keep_failure=False, version=ANY_VER
         reduced, pushed_version, context = _library.hvd_p3_pull(
             slot.handle,
             T=dtype,
-            context_types=list(context_dtypes),
+            context_types=[spec.dtype for spec in context_specs],
             keep_failure=keep_failure,
             version=version,
         )
     reduced = tf.ensure_shape(reduced, shape)
+    context = [
+        tf.ensure_shape(tensor, spec.shape)
+        for tensor, spec in zip(context, context_specs, strict=True)
+    ]
     return reduced, context, pushed_version
 
 

@@ -32,7 +32,7 @@ class LateUpdates:
         self._versions = [HyperParameters(optimizer, version=0)]
         self._thread = threading.local()
         with tf.init_scope():
-            self.context_dtypes = [tensor.dtype for tensor in self.context()]
+            self.context_specs = [tf.TensorSpec.from_tensor(tensor) for tensor in self.context()]
 
     @property
     def shown(self):

@@ -136,7 +136,7 @@ class PendingUpdate:
                 self._slot,
                 self._variable.dtype,
                 self._variable.shape,
-                self._late_updates.context_dtypes,
+                self._late_updates.context_specs,
                 keep_failure=True,
                 version=version,
             )

@@ -2,10 +2,10 @@
 
     horovodrun -np 2 python tests/parallel/run_checks.py MODULE OUTPUT_FOLDER [CHECK...]
 
-A check is a function whose name starts with `check_`; it fails by raising. A module may have another
-`PREFIX`, and a function `run_check` that is called with each check instead. Starting ranks and
-TensorFlow takes most of the time, so one start serves many checks. Each rank writes its results to
-OUTPUT_FOLDER/RANK.json: the name of each check that ran, and "" or the traceback of its failure.
+A check is a function whose name starts with `check_`; it fails by raising. A module may have
+another `PREFIX`, and a function `run_check` that is called with each check instead. Starting ranks
+and TensorFlow takes most of the time, so one start serves many checks. Each rank writes its results
+to OUTPUT_FOLDER/RANK.json: the name of each check that ran, and "" or the traceback of its failure.
 After a failure on any rank the others stop too, since ranks may no longer be in step.
 """
 

@@ -82,8 +82,11 @@ def row_muon(run):
 
 
 def row_schedule_free_adamw(run):
-    schedule_free = getattr(optimizers, "ScheduleFreeAdamW", optimizers.AdamW)
-    _train(run, schedule_free(0.01))
+    model = _model()
+    run.compile(model, getattr(optimizers, "ScheduleFreeAdamW", optimizers.AdamW)(0.01))
+    # It copies the weights when it is built; inside of a trace, as without callbacks, it does not.
+    model.optimizer.build(model.trainable_variables)
+    run.train(model, table.features(), table.targets())
 
 
 def row_clip_by_norm(run):
