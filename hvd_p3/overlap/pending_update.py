@@ -5,8 +5,8 @@ import threading
 import weakref
 
 import tensorflow as tf
+from keras.src.backend.common import global_state
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
-from keras.src.backend.common.variables import AutocastScope
 from tensorflow.python.eager import context, record
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops.control_flow_v2_func_graphs import (
@@ -128,8 +128,7 @@ class PendingUpdate:
             self._used_unguarded = True
 
     def _apply(self):
-        # The guard may run inside a layer of mixed precision, where reads of variables are cast.
-        with self.suspended(), AutocastScope(None):
+        with self.suspended(), _no_autocast():
             # A graph has the hyper-parameters of its own trace; eagerly there is a choice.
             version = ops.ANY_VERSION if tf.executing_eagerly() else self._late_updates.version
             gradient, step_context, pushed_version = ops.pull(
@@ -143,6 +142,20 @@ class PendingUpdate:
             if version == ops.ANY_VERSION:
                 version = int(pushed_version)
             self._late_updates.apply(self._index, gradient, step_context, version)
+
+
+@contextlib.contextmanager
+def _no_autocast():
+    """A context outside of all layers: within one of mixed precision, Keras casts what is read.
+
+    `AutocastScope(None)` does not do: in it Keras variables of float64 say that they are float32.
+    """
+    scope = global_state.get_global_attribute("autocast_scope")
+    global_state.set_global_attribute("autocast_scope", None)
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute("autocast_scope", scope)
 
 
 def _users(graph, handle):

@@ -237,3 +237,28 @@ def check_loss_scaling_around_a_distributed_optimizer_is_refused():
     )
     with raises(ValueError, "LossScaleOptimizer", "DistributedOptimizer(keras.optimizers.Loss"):
         scaled.apply_gradients([(tf.ones([3]), _two_variables()[0])])
+
+
+def _digits_loss():
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def check_all_ranks_have_the_same_trainable_weights():
+    x, y = models.digits_of_this_rank(80)
+    model = models.digits_model(seed=hvd.rank())
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3)), loss=_digits_loss())
+    start = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+    model.fit(x, y, batch_size=8, callbacks=[start, hvd.callbacks.P3Callback(verbose=0)], verbose=0)
+    weights = [variable.numpy() for variable in model.trainable_variables]
+    for other in hvd.allgather_object(weights):
+        for index, (one, two) in enumerate(zip(weights, other, strict=True)):
+            same_bits(one, two, f"variable {index}")
+
+
+def check_optimizer_that_only_one_rank_makes_does_no_harm():
+    if hvd.rank() == 0:
+        hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
+    x, y = models.digits_of_this_rank(16)
+    model = models.digits_model()
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss=_digits_loss())
+    model.fit(x, y, batch_size=8, callbacks=[hvd.callbacks.P3Callback(verbose=0)], verbose=0)

@@ -12,14 +12,19 @@ sys.path.insert(0, str(_FOLDER))
 
 import launch  # noqa: E402
 
+_PATIENCE_S = 900  # for all checks of a module, on a slow machine
 _results = {}
 
 
-def check_names(module):
+def check_names(module, prefix="check_"):
     """The names of the checks in a module, in order, without importing it."""
-    tree = ast.parse((_FOLDER / f"{module}.py").read_text())
-    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return [name for name in functions if name.startswith("check_")]
+    names = []
+    for node in ast.parse((_FOLDER / f"{module}.py").read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            names.append(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            names += [alias.name for alias in node.names]
+    return [name for name in names if name.startswith(prefix)]
 
 
 @pytest.fixture
@@ -29,9 +34,11 @@ def assert_check(tmp_path_factory):
     def assert_one(module, ranks, check):
         key = (module, ranks)
         if key not in _results:
-            folder = tmp_path_factory.mktemp(f"{module}.{ranks}")
+            folder = tmp_path_factory.mktemp(f"{Path(module).name}.{ranks}")
             arguments = [_FOLDER / f"{module}.py", folder]
-            code, output = launch.run(ranks, _FOLDER / "run_checks.py", arguments)
+            code, output = launch.run(
+                ranks, _FOLDER / "run_checks.py", arguments, timeout=_PATIENCE_S
+            )
             by_rank = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
             _results[key] = (code, output, by_rank)
         code, output, by_rank = _results[key]

@@ -31,16 +31,3 @@ def digits_model(seed=0):
             keras.layers.Dense(10),
         ]
     )
-
-
-def functional_model(seed=0):
-    """Branches, a shared layer, two inputs and two outputs."""
-    keras.utils.set_random_seed(seed)
-    left = keras.Input((8, 8, 1), name="left")
-    right = keras.Input((8, 8, 1), name="right")
-    shared = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(24, activation="tanh")])
-    both = keras.layers.Concatenate()([shared(left), shared(right)])
-    deep = keras.layers.Dense(16, activation="relu")(both)
-    first = keras.layers.Dense(10, name="first")(keras.layers.Add()([deep, deep]))
-    second = keras.layers.Dense(1, name="second")(both)
-    return keras.Model([left, right], [first, second])

@@ -9,7 +9,6 @@ _MODULES = {
     "checks_collectives": [2],
     "checks_optimizer": [2],
     "checks_order": [4],
-    "checks_exactness": [2],
 }
 
 _CASES = [

@@ -83,12 +83,12 @@ class Lookup(keras.Model):
     def __init__(self):
         super().__init__()
         self.embedding = layers.Embedding(300, 4)
+        self.dense = layers.Dense(4)
 
     def call(self, inputs):
         some = tf.boolean_mask(inputs, inputs[:, 0] % 2 == 0)
-        return tf.reduce_mean(self.embedding(inputs), axis=1) + tf.reduce_sum(
-            self.embedding(some), axis=[0, 1]
-        )
+        all_rows = tf.reduce_mean(self.embedding(inputs), axis=1)
+        return self.dense(all_rows + tf.reduce_sum(self.embedding(some), axis=[0, 1]))
 
 
 def row_sparse_with_varying_rows(run):

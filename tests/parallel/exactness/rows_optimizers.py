@@ -82,11 +82,7 @@ def row_muon(run):
 
 
 def row_schedule_free_adamw(run):
-    model = _model()
-    run.compile(model, getattr(optimizers, "ScheduleFreeAdamW", optimizers.AdamW)(0.01))
-    # It copies the weights when it is built; inside of a trace, as without callbacks, it does not.
-    model.optimizer.build(model.trainable_variables)
-    run.train(model, table.features(), table.targets())
+    _train(run, getattr(optimizers, "ScheduleFreeAdamW", optimizers.AdamW)(0.01))
 
 
 def row_clip_by_norm(run):
