@@ -89,7 +89,8 @@ class Configuration:
         (int, float),
         _at_least(0),
         "a number of at least 0 (seconds)",
-        "How long a rank that ends waits for the others to end with it, in seconds.",
+        "How long a rank that ends waits for the others to end with it while nothing is reduced, "
+        "in seconds.",
     )
 
     def __post_init__(self):

@@ -95,9 +95,14 @@ def init(comm=None, process_sets=None, **settings):
 
 
 def shutdown():
-    """Stops the engine and Horovod on this rank; what is pending elsewhere fails with an error.
+    """Stops the engine and Horovod on all ranks, once what all ranks have submitted is reduced.
 
-    Ends MPI too, unless the program initialised MPI before hvd_p3, so `init` cannot follow.
+    What some rank has not submitted fails with an error on the others. Updates that are pending in
+    overlapped mode are not lost: reading a variable applies its update after shutdown too.
+
+    Waits up to the setting `shutdown_timeout_s` for ranks that do not shut down, not counting the
+    time in which gradients are reduced. Ends MPI too, unless the program initialised MPI before
+    hvd_p3, so `init` cannot follow.
 
     Example:
 

@@ -14,7 +14,8 @@ namespace {
 // Bits of the first word of a round. A rank raises a flag by clearing its bit, since the ranks'
 // words are combined by AND.
 constexpr uint64_t kExchangeWanted = 1;
-constexpr uint64_t kShutdownWanted = 2;
+constexpr uint64_t kStop = 2;        // this rank shuts down and has nothing unfinished, or gives up
+constexpr uint64_t kMoreToCome = 4;  // this rank may yet offer a tensor that it does not offer now
 
 constexpr size_t kFlagsWord = 0;
 constexpr size_t kFinishedWord = 1;
@@ -35,11 +36,18 @@ constexpr int64_t kLastSleepNs = 200'000;
 // How long a rank with nothing unfinished looks after a round that it has joined.
 constexpr int64_t kLingerNs = 10'000'000;
 
+// How long a rank that gives up stays for the round that tells the others. Those that wait for a
+// tensor take part in rounds all the time.
+constexpr std::chrono::milliseconds kLastCall{200};
+
 // How long a rank that ends stays after the last round; many times the longest sleep.
 constexpr std::chrono::milliseconds kFarewell{20};
 
 // The kernel may delay a timed sleep by this much; its default of 50 us exceeds our shortest sleep.
 constexpr unsigned long kTimerSlackNs = 1'000;
+
+constexpr char kWasShutDown[] =
+    "hvd_p3 was shut down: a rank called hvd_p3.shutdown() or ended its program";
 
 }  // namespace
 
@@ -87,6 +95,8 @@ void Engine::Submit(TensorHandle handle, Submission submission) {
     const TensorHandle index = handle - options_.first_handle;
     if (ended_) {
       refusal = end_status_;
+    } else if (shutdown_requested_) {
+      refusal = Status(StatusCode::kShutdown, kWasShutDown);
     } else if (index < 0 || index >= static_cast<TensorHandle>(tensors_by_handle_.size())) {
       refusal = Status(StatusCode::kInvalidArgument,
                        "a tensor was submitted that this engine does not know; it may stem from "
@@ -108,8 +118,15 @@ void Engine::Shutdown(double timeout_s) {
     std::unique_lock<std::mutex> lock(mutex_);
     shutdown_requested_ = true;
     work_arrived_.notify_one();
-    thread_ended_.wait_for(lock, std::chrono::duration<double>(timeout_s),
-                           [this] { return ended_; });
+    const auto ended = [this] { return ended_; };
+    // The timeout bounds the wait for other ranks, not the transfer of what all have submitted.
+    int64_t slices = 0;
+    do {
+      slices = statistics_->Snapshot().slices;
+    } while (!thread_ended_.wait_for(lock, std::chrono::duration<double>(timeout_s), ended) &&
+             statistics_->Snapshot().slices > slices);
+    give_up_ = true;
+    thread_ended_.wait_for(lock, kLastCall, ended);
     abandon_ = true;
     work_arrived_.notify_one();
   }
@@ -139,8 +156,7 @@ void Engine::Run() {
     // The caller may end MPI next, and MPI ends for all ranks at once: let the others see the
     // result of the last round first.
     std::this_thread::sleep_for(kFarewell);
-    reason = Status(StatusCode::kShutdown,
-                    "hvd_p3 was shut down: a rank called hvd_p3.shutdown() or ended its program");
+    reason = Status(StatusCode::kShutdown, kWasShutDown);
   } else {
     const bool control_in_use = control_->Abort();
     const bool transport_in_use = transport_->Abort();
@@ -250,7 +266,7 @@ bool Engine::WantsRound() const {
   if (stopping_) return false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (shutdown_requested_) return true;
+    if (give_up_ || (shutdown_requested_ && unfinished_.empty())) return true;
   }
   if (unfinished_.size() == awaiting_.size()) return false;
   return news_ || NowNanoseconds() >= next_round_ns_;
@@ -260,7 +276,10 @@ void Engine::StartRound() {
   uint64_t flags = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (shutdown_requested_) flags |= kShutdownWanted;
+    // The inbox of a rank that shuts down is closed, so each of the two changes once and stays.
+    const bool offers_all = shutdown_requested_ && inbox_.empty() && awaiting_.empty();
+    if (!offers_all) flags |= kMoreToCome;
+    if (give_up_ || (offers_all && unfinished_.empty())) flags |= kStop;
   }
   words_.assign(kReadyWords + static_cast<size_t>((agreement_.num_tensors() + 63) / 64), 0);
   for (const Tensor* tensor : unfinished_) {
@@ -285,8 +304,10 @@ void Engine::FinishRound() {
   const uint64_t flags = ~words_[kFlagsWord];
   schedule_.Finished(words_[kFinishedWord]);
   finished_slots_ &= ~words_[kFinishedWord];
-  if (flags & kShutdownWanted) {
-    stopping_ = true;  // no rank starts anything after this round; what is in flight ends
+  if (flags & kStop) {
+    // No rank starts anything after this round; what is in flight ends. Nothing is lost by it
+    // unless a rank gives up: what is queued is unfinished on all ranks, and on one nothing is.
+    stopping_ = true;
     return;
   }
   for (size_t word = kReadyWords; word < words_.size(); ++word) {
@@ -297,17 +318,18 @@ void Engine::FinishRound() {
       tensor->state = Tensor::State::kScheduled;
       tensor->slices_left =
           static_cast<int64_t>(group.slices_of_tensor[static_cast<size_t>(tensor->index)].size());
-      for (const QueuedSlice& queued : schedule_.TensorReady(tensor)) {
-        const SliceMember& first = group.slices[static_cast<size_t>(queued.slice)].members.front();
-        Record(TraceKind::kQueued, group.declaration.tensors[static_cast<size_t>(first.tensor)],
-               first.offset, queued.bytes);
-      }
+      RecordQueued(schedule_.TensorReady(tensor));
     }
   }
+  // All ranks shut down and have offered all that they ever will: what is not globally ready by now
+  // never is.
+  const bool all_offered = (flags & (kMoreToCome | kExchangeWanted)) == 0;
+  if (all_offered) RecordQueued(schedule_.ReleaseIncomplete());
   for (const ScheduledSlice& scheduled : schedule_.StartNext()) {
     StartSlice(scheduled);
     if (!failure_.ok()) return;
   }
+  if (all_offered && schedule_.idle()) stopping_ = true;
   if (flags & kExchangeWanted) StartExchange();
 }
 
@@ -441,11 +463,12 @@ void Engine::WaitForWork(bool progressed) {
       phase_ == Phase::kRound && unfinished_.empty() && in_flight_.empty() && waited >= kLingerNs;
   const bool network = !in_flight_.empty() || phase_ != Phase::kIdle || !awaiting_.empty();
   if (!network || nothing_to_gain) {
-    const auto woken = [this] { return !inbox_.empty() || shutdown_requested_ || abandon_; };
     if (unfinished_.empty()) {
-      work_arrived_.wait(lock, woken);
+      work_arrived_.wait(lock,
+                         [this] { return !inbox_.empty() || shutdown_requested_ || abandon_; });
     } else {
-      work_arrived_.wait_for(lock, std::chrono::nanoseconds(next_round_ns_ - now), woken);
+      work_arrived_.wait_for(lock, std::chrono::nanoseconds(next_round_ns_ - now),
+                             [this] { return !inbox_.empty() || abandon_; });
     }
     last_progress_ns_ = NowNanoseconds();
     return;
@@ -463,6 +486,13 @@ void Engine::WaitForWork(bool progressed) {
 void Engine::Record(TraceKind kind, const TensorSpec& tensor, int64_t offset, int64_t bytes) {
   if (!trace_.enabled()) return;
   trace_.Record({kind, 0, tensor.name, tensor.priority, offset, bytes, bytes_in_flight_});
+}
+
+void Engine::RecordQueued(const std::vector<QueuedSlice>& slices) {
+  for (const QueuedSlice& queued : slices) {
+    const Tensor* first = agreement_.tensor(queued.key.tensor);
+    Record(TraceKind::kQueued, first->group->spec(*first), queued.key.offset, queued.bytes);
+  }
 }
 
 }  // namespace hvd_p3

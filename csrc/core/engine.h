@@ -67,8 +67,11 @@ class Engine {
   // once; `submission.done` reports the result or the error.
   void Submit(TensorHandle handle, Submission submission);
 
-  // Ends the engine on all ranks: pending submissions everywhere complete with kShutdown. Waits up
-  // to `timeout_s` seconds for the other ranks to take part, then leaves without them.
+  // Refuses further submissions, and ends the engine on all ranks once what this rank has submitted
+  // is reduced; what is unfinished elsewhere then completes with kShutdown. If all ranks shut down,
+  // what all have submitted is reduced, and the rest completes with kShutdown.
+  // Waits for the other ranks while slices are reduced and up to `timeout_s` seconds without; then
+  // gives up what is unfinished here, and at last leaves without the others.
   void Shutdown(double timeout_s);
 
   // May outlive the engine.
@@ -101,6 +104,7 @@ class Engine {
   void LeakWhatIsInUse();
   void WaitForWork(bool progressed);
   void Record(TraceKind kind, const TensorSpec& tensor, int64_t offset, int64_t bytes);
+  void RecordQueued(const std::vector<QueuedSlice>& slices);
 
   const EngineOptions options_;
   const std::unique_ptr<ControlChannel> control_;
@@ -120,8 +124,9 @@ class Engine {
   std::map<std::string, TensorHandle> first_handle_;  // by group name
   std::vector<Group*> new_groups_;
   std::vector<std::pair<Tensor*, Submission>> inbox_;
-  bool shutdown_requested_ = false;
-  bool abandon_ = false;  // leave without waiting for other ranks
+  bool shutdown_requested_ = false;  // the inbox is closed
+  bool give_up_ = false;             // end in the next round, whatever is unfinished
+  bool abandon_ = false;             // leave without waiting for other ranks
   bool ended_ = false;
   Status end_status_;  // why the engine ended
 

@@ -1,5 +1,7 @@
 #include "core/schedule.h"
 
+#include <algorithm>
+
 namespace hvd_p3 {
 
 std::vector<QueuedSlice> Schedule::TensorReady(Tensor* tensor) {
@@ -7,25 +9,53 @@ std::vector<QueuedSlice> Schedule::TensorReady(Tensor* tensor) {
   GroupProgress& progress = groups_[group->first_agreed_id];
   if (progress.group == nullptr) {
     progress.group = group;
-    for (const Slice& slice : group->slices) {
-      progress.members_missing.push_back(static_cast<int64_t>(slice.members.size()));
-    }
+    progress.ready.resize(group->slices.size());
   }
   std::vector<QueuedSlice> complete;
   for (int64_t index : group->slices_of_tensor[static_cast<size_t>(tensor->index)]) {
-    int64_t& missing = progress.members_missing[static_cast<size_t>(index)];
-    if (--missing > 0) continue;
-    const Slice& slice = group->slices[static_cast<size_t>(index)];
-    const SliceMember& first = slice.members.front();
-    missing = static_cast<int64_t>(slice.members.size());  // for the next step
-    complete.push_back({{group->declaration.tensors[static_cast<size_t>(first.tensor)].priority,
-                         group->first_agreed_id + first.tensor, first.offset},
-                        group->first_agreed_id,
-                        index,
-                        slice.bytes});
-    queue_.push(complete.back());
+    std::vector<int32_t>& ready = progress.ready[static_cast<size_t>(index)];
+    ready.push_back(tensor->index);
+    if (ready.size() < group->slices[static_cast<size_t>(index)].members.size()) continue;
+    ready.clear();  // for the next step
+    complete.push_back(Enqueue(*group, index));
   }
   return complete;
+}
+
+std::vector<QueuedSlice> Schedule::ReleaseIncomplete() {
+  std::vector<QueuedSlice> released;
+  for (auto& [id, progress] : groups_) {
+    Group& group = *progress.group;
+    for (size_t i = 0; i < progress.ready.size(); ++i) {
+      std::vector<int32_t>& ready = progress.ready[i];
+      if (ready.empty()) continue;
+      Slice& slice = group.slices[i];
+      const auto absent = [&ready](const SliceMember& member) {
+        return std::find(ready.begin(), ready.end(), member.tensor) == ready.end();
+      };
+      slice.members.erase(std::remove_if(slice.members.begin(), slice.members.end(), absent),
+                          slice.members.end());
+      slice.bytes = 0;
+      for (const SliceMember& member : slice.members) {
+        const TensorSpec& spec = group.declaration.tensors[static_cast<size_t>(member.tensor)];
+        slice.bytes += member.count * ElementBytes(spec.dtype);
+      }
+      ready.clear();
+      released.push_back(Enqueue(group, static_cast<int64_t>(i)));
+    }
+  }
+  return released;
+}
+
+QueuedSlice Schedule::Enqueue(const Group& group, int64_t slice) {
+  const SliceMember& first = group.slices[static_cast<size_t>(slice)].members.front();
+  const QueuedSlice queued{{group.declaration.tensors[static_cast<size_t>(first.tensor)].priority,
+                            group.first_agreed_id + first.tensor, first.offset},
+                           group.first_agreed_id,
+                           slice,
+                           group.slices[static_cast<size_t>(slice)].bytes};
+  queue_.push(queued);
+  return queued;
 }
 
 void Schedule::Finished(uint64_t slots) {

@@ -39,11 +39,20 @@ class Schedule {
   // The slices to start now, in order.
   std::vector<ScheduledSlice> StartNext();
 
+  // No further tensor will become globally ready. Takes the members that are not ready out of the
+  // slices that wait for them, and returns those slices.
+  std::vector<QueuedSlice> ReleaseIncomplete();
+
+  // Nothing is queued, and all ranks have finished all that was started.
+  bool idle() const { return queue_.empty() && occupied_ == 0; }
+
  private:
   struct GroupProgress {
     Group* group = nullptr;
-    std::vector<int64_t> members_missing;  // by slice, until the slice is globally ready
+    std::vector<std::vector<int32_t>> ready;  // by slice: members, until all are globally ready
   };
+
+  QueuedSlice Enqueue(const Group& group, int64_t slice);
 
   const int64_t credit_bytes_;
   SliceQueue queue_;

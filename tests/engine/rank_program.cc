@@ -113,7 +113,7 @@ void RankProgram::Run() {
   engine_->DeclareGroup("group", specs_, &handles_);
   for (int step = 0; step < scenario_.steps; ++step) {
     if (rank_ == scenario_.shutdown_rank && step == scenario_.shutdown_step) {
-      engine_->Shutdown(kPatienceS);
+      engine_->Shutdown(scenario_.shutdown_timeout_s);
     }
     const auto submissions = scenario_.submissions.find({rank_, step});
     if (submissions == scenario_.submissions.end()) continue;
@@ -127,6 +127,7 @@ void RankProgram::Run() {
       SubmitTensor(tensor, step);
     }
   }
+  if (scenario_.shutdown_at_end) engine_->Shutdown(scenario_.shutdown_timeout_s);
 }
 
 void RankProgram::SubmitTensor(int tensor, int step) {

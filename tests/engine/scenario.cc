@@ -61,6 +61,10 @@ Scenario ParseScenario(std::istream& input) {
       line >> scenario.fail_sequence >> scenario.fail_rank;
     } else if (word == "shutdown") {  // rank step
       line >> scenario.shutdown_rank >> scenario.shutdown_step;
+    } else if (word == "shutdown_at_end") {
+      scenario.shutdown_at_end = true;
+    } else if (word == "shutdown_timeout_s") {
+      line >> scenario.shutdown_timeout_s;
     } else {
       std::cerr << "unknown word in scenario: " << text << "\n";
       std::exit(2);

@@ -31,6 +31,8 @@ struct Scenario {
   int fail_rank = -1;
   int shutdown_rank = -1;  // this rank shuts down before this step
   int shutdown_step = -1;
+  bool shutdown_at_end = false;  // every rank shuts down after its last submission, without waiting
+  double shutdown_timeout_s = 30.0;
 };
 
 // Stops the program with a message at a word that it does not know.

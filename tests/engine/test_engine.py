@@ -47,6 +47,10 @@ def test_all_invariants_hold(scenario_binary, scenario):
     report = scenarios.run(scenario_binary, scenario)
     # I4: each submission completes exactly once, with the right result.
     _assert_complete_and_correct(report)
+    _assert_order_and_credit(report, scenario)
+
+
+def _assert_order_and_credit(report, scenario):
     # I1: the same collectives in the same order on all ranks.
     first = [_slice(event) for event in _starts(report["ranks"][0])]
     for rank in report["ranks"]:
@@ -97,19 +101,71 @@ def test_slices_do_not_depend_on_timing(scenario_binary, scenario, other_seed):
 @_SETTINGS
 @given(scenario=scenarios.scenarios(), data=st.data())
 def test_shutdown_of_one_rank_leaves_nothing_pending(scenario_binary, scenario, data):
-    """I5: what cannot complete any more ends with an error, on all ranks, exactly once."""
+    """I5: what cannot complete any more ends with an error, on all ranks, exactly once. What the
+    rank had submitted before is reduced."""
     rank = data.draw(st.integers(0, scenario.ranks - 1))
     step = data.draw(st.integers(0, scenario.steps - 1))
     scenario.extra_lines.append(f"shutdown {rank} {step}")
     report = scenarios.run(scenario_binary, scenario)
-    for each in report["ranks"]:
-        for reduction in each["reductions"]:
-            assert reduction["completions"] == 1
-            assert reduction["status"] in ("ok", "shutdown")
-            assert reduction["correct"] or reduction["status"] == "shutdown"
-        assert each["held_bytes"] == 0
-    after = [r for r in report["ranks"][rank]["reductions"] if r["step"] >= step]
-    assert all(reduction["status"] == "shutdown" for reduction in after)
+    _assert_only_these_fail(report, lambda reduction: reduction["step"] >= step)
+
+
+def _assert_only_these_fail(report, fails):
+    """These reductions end with the shutdown error, and all others with the right result."""
+    for rank in report["ranks"]:
+        for reduction in rank["reductions"]:
+            assert reduction["completions"] == 1, reduction
+            assert reduction["status"] == ("shutdown" if fails(reduction) else "ok"), reduction
+            assert reduction["correct"] != fails(reduction), reduction
+        assert rank["held_bytes"] == 0
+
+
+@_SETTINGS
+@given(scenario=scenarios.scenarios(), data=st.data())
+def test_shutdown_of_all_ranks_completes_what_all_have_submitted(scenario_binary, scenario, data):
+    """Ranks shut down right after their last submission; some never submit some tensors."""
+    last = scenario.steps - 1
+    numbers = st.integers(0, len(scenario.tensors) - 1)
+    missing = data.draw(st.lists(st.tuples(st.integers(0, scenario.ranks - 1), numbers)))
+    for rank, tensor in missing:
+        scenario.submissions[rank, last] = [
+            entry for entry in scenario.submissions[rank, last] if entry[0] != tensor
+        ]
+    lost = {tensor for _, tensor in missing}
+    scenario.extra_lines.append("shutdown_at_end")
+    report = scenarios.run(scenario_binary, scenario)
+    _assert_only_these_fail(report, lambda each: each["step"] == last and each["tensor"] in lost)
+    _assert_order_and_credit(report, scenario)
+
+
+def test_ranks_that_shut_down_wait_for_the_submissions_of_late_ones(scenario_binary):
+    """The last rank submits when the others have shut down already, and t1, which it never
+    submits, shares a slice with t0."""
+    tensors = [Tensor("t0", [10]), Tensor("t1", [10]), Tensor("t2", [3000], priority=1)]
+    late = {(2, 0): [(2, 100_000), (0, 100_000)]}
+    scenario = Scenario(ranks=3, tensors=tensors, submissions=late)
+    scenario.extra_lines.append("shutdown_at_end")
+    report = scenarios.run(scenario_binary, scenario)
+    _assert_only_these_fail(report, lambda reduction: reduction["tensor"] == 1)
+    starts = [(event["tensor"], event["bytes"]) for event in _starts(report["ranks"][0])]
+    assert ("t0", 40) in starts
+
+
+def test_shutdown_timeout_does_not_end_a_transfer(scenario_binary):
+    scenario = Scenario(ranks=2, tensors=[Tensor("t0", [1500])], slice_bytes=4, credit_bytes=4)
+    scenario.most_slice_delay_us = 2000
+    scenario.extra_lines += ["shutdown_at_end", "shutdown_timeout_s 0.5"]  # of about 2 s
+    _assert_complete_and_correct(scenarios.run(scenario_binary, scenario))
+
+
+def test_ranks_that_wait_for_each_other_end_with_an_error(scenario_binary):
+    """A rank has submitted what the other never does, and shuts down while the other waits."""
+    tensors = [Tensor("t0", [10]), Tensor("t1", [10])]
+    submissions = {(0, 0): [(0, 0)], (1, 0): [(1, 0)], (0, 1): [], (1, 1): [(1, 0)]}
+    scenario = Scenario(ranks=2, tensors=tensors, steps=2, submissions=submissions)
+    scenario.extra_lines += ["shutdown 0 1", "shutdown_timeout_s 0.2"]
+    report = scenarios.run(scenario_binary, scenario)
+    _assert_only_these_fail(report, lambda reduction: True)
 
 
 @_SETTINGS
