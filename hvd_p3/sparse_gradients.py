@@ -44,8 +44,12 @@ def reduce_rows(gradient, shape, name, scale, reduce_dense):
 
 
 def _gather(tensor, name):
+    # Horovod gathers bits; it does not know bfloat16.
+    dtype = tensor.dtype
+    bits = tf.bitcast(tensor, tf.uint16) if dtype == tf.bfloat16 else tensor
     # Keras puts the numbers of the process into name scopes; they may differ between ranks.
-    return horovod.allgather(tensor, name=name, ignore_name_scope=True)
+    gathered = horovod.allgather(bits, name=name, ignore_name_scope=True)
+    return tf.bitcast(gathered, dtype) if dtype == tf.bfloat16 else gathered
 
 
 def _sum_of_each_row(rows, values):

@@ -228,6 +228,64 @@ def test_settle_applies_everything(gated_engine):
         np.testing.assert_array_equal(settled, variable.numpy())
 
 
+@pytest.mark.parametrize("kind", ["model", "layer", "optimizer", "list", "variable", "raw"])
+def test_settle_takes_models_layers_optimizers_and_variables(gated_engine, kind):
+    model = _overlapped_model(_Probe())
+    kernel = model.layers[0].kernel
+    targets = {
+        "model": model,
+        "layer": model.layers[0],
+        "optimizer": model.optimizer,
+        "list": model.trainable_variables,
+        "variable": kernel,
+        "raw": kernel.value,
+    }
+    model.train_on_batch(*_batch())
+    stale = _peek(kernel)
+    hvd_p3.settle(targets[kind])
+    settled = _peek(kernel)
+    assert not np.array_equal(stale, settled)
+    np.testing.assert_array_equal(settled, kernel.numpy())
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "model", [1.0]])
+def test_settle_refuses_other_things(wrong):
+    with pytest.raises(TypeError, match="settle needs a Keras model"):
+        hvd_p3.settle(wrong)
+
+
+def test_momentum_of_the_trace_counts_although_it_changed_since(gated_engine):
+    model = _overlapped_model(_Probe())
+    model.train_on_batch(*_batch())
+    model.optimizer.settle()
+    momentum = _peek(model.optimizer.momentums[0])
+    gradient = -momentum / np.float32(0.1)
+    model.optimizer.learning_rate = 0.0  # the next gradient does not matter
+    model.train_on_batch(*_batch())
+    model.optimizer.momentum = 0.0
+    assert gradient.any()
+    np.testing.assert_allclose(model.optimizer.momentums[0].numpy(), momentum * 0.9, rtol=1e-6)
+
+
+def test_functions_traced_with_other_hyper_parameters_do_not_mix_silently(gated_engine):
+    variable, optimizer = _overlapped_variable()
+
+    @tf.function
+    def halve():
+        _halve(variable, optimizer)
+
+    halve()
+    optimizer.weight_decay = 0.5
+    optimizer.expect_trace_of(halve)  # as after model.compile
+    read = tf.function(lambda: variable.value + 0.0)
+    np.testing.assert_array_equal(read(), np.full(3, 4.0, "float32"))
+    halve()
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"hvd_p3\.settle"):
+        read()
+    hvd_p3.settle(variable)
+    np.testing.assert_array_equal(read(), np.full(3, 2.0, "float32"))
+
+
 def test_learning_rate_of_the_step_counts_although_it_changed_since(gated_engine):
     model = _overlapped_model(_Probe())
     start = model.get_weights()[0]
