@@ -11,7 +11,7 @@ import threading
 import horovod.tensorflow as horovod
 import tensorflow as tf
 
-from hvd_p3 import _engine, process
+from hvd_p3 import _engine, call_stack, process
 
 _library = tf.load_op_library(os.path.join(os.path.dirname(__file__), "_tensorflow_ops.so"))
 
@@ -220,6 +220,7 @@ def all_reduce(
             postscale_factor=postscale_factor,
             name=name,
         )
+    call_stack.check_not_compiled_by_xla()
     (tensor_handle,) = declare_group(name, [spec])
     with _lock:
         _declared[tensor_handle] = spec

@@ -1,14 +1,13 @@
 """`DistributedOptimizer`: a Keras optimizer whose gradients are reduced over all ranks."""
 
 import functools
-import inspect
 import weakref
 
 import horovod.tensorflow as horovod
 import keras
 import tensorflow as tf
 
-from hvd_p3 import notices, process
+from hvd_p3 import call_stack, notices, process
 from hvd_p3.overlap import eligibility
 from hvd_p3.overlap.late_update import LEARNING_RATE, LateUpdates, update_each_variable
 from hvd_p3.overlap.overlapped_updates import OverlappedUpdates
@@ -194,9 +193,7 @@ def _is_inside_distributed_loss_scaling(optimizer):
 
     Raises `ValueError` if one that is not distributed is.
     """
-    frame = inspect.currentframe()
-    while frame is not None:
-        caller = frame.f_locals.get("self")
+    for caller in call_stack.owners():
         if (
             isinstance(caller, keras.optimizers.LossScaleOptimizer)
             and caller.inner_optimizer is optimizer
@@ -209,7 +206,6 @@ def _is_inside_distributed_loss_scaling(optimizer):
                 "keras.optimizers.LossScaleOptimizer(optimizer)), or train with "
                 "hvd_p3.callbacks.P3Callback, which arranges it."
             )
-        frame = frame.f_back
     return False
 
 

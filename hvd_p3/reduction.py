@@ -6,7 +6,7 @@ import horovod.tensorflow as horovod
 import keras
 import tensorflow as tf
 
-from hvd_p3 import forward_order, ops, process, sparse_gradients, tensor_names
+from hvd_p3 import call_stack, forward_order, ops, process, sparse_gradients, tensor_names
 
 _counter = itertools.count()
 
@@ -99,6 +99,7 @@ class GradientReducer:
         Returns:
             dict of variable index to int handle.
         """
+        call_stack.check_not_compiled_by_xla()
         if self._process is not process.current():
             self._process = process.current()
             self._declared = {}

@@ -1,9 +1,9 @@
 """Whether a function is being traced for export, to be run where hvd_p3 is not installed."""
 
-import inspect
-
 import keras
 from tensorflow.python.saved_model import save_context
+
+from hvd_p3 import call_stack
 
 
 def is_exporting():
@@ -12,9 +12,4 @@ def is_exporting():
     if save_context.in_save_context():
         return True
     # Keras traces an archive's endpoints before it saves them, and tells nobody.
-    frame = inspect.currentframe()
-    while frame is not None:
-        if isinstance(frame.f_locals.get("self"), keras.export.ExportArchive):
-            return True
-        frame = frame.f_back
-    return False
+    return any(isinstance(owner, keras.export.ExportArchive) for owner in call_stack.owners())

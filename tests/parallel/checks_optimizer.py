@@ -249,6 +249,16 @@ def check_all_ranks_have_the_same_trainable_weights():
             same_bits(one, two, f"variable {index}")
 
 
+def check_xla_is_refused_with_a_remedy():
+    x, y = models.digits_of_this_rank(8)
+    model = _compiled(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), jit_compile=True)
+    with raises(ValueError, "XLA", "jit_compile=False"):
+        model.train_on_batch(x, y)
+    with raises(ValueError, "XLA", "jit_compile=False"):
+        tf.function(lambda: hvd.ops.all_reduce(tf.ones(2), name="jit"), jit_compile=True)()
+    _fit(model)  # P3Callback switches it off
+
+
 def check_optimizer_that_only_one_rank_makes_does_no_harm():
     if hvd.rank() == 0:
         hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))

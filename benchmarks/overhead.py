@@ -1,0 +1,122 @@
+"""What hvd_p3 adds to a training step and to its tracing, beside the communication.
+
+    python benchmarks/overhead.py                     # plain Keras and a wrapped optimizer
+    horovodrun -np 2 python benchmarks/overhead.py    # and immediate and overlapped mode
+
+Trains ResNet-50 on random images. The systems take turns, step by step and trace by trace, so that
+a busy machine disturbs all alike; the table has medians and their ratio to plain Keras. A step of
+more than one rank includes the reduction.
+"""
+
+import argparse
+import statistics
+import time
+
+import keras
+import numpy as np
+import rich.console
+import rich.progress
+import rich.table
+
+import hvd_p3 as hvd
+
+
+class System:
+    """One way to train the model.
+
+    Args:
+        name: str, for the table.
+        arguments: Of the command line.
+        distributed: bool. Whether the optimizer is wrapped.
+        overlapped: bool. Whether overlapped mode is turned on.
+    """
+
+    def __init__(self, name, arguments, distributed, overlapped=False):
+        self.name = name
+        keras.utils.set_random_seed(0)
+        size = arguments.image_size
+        self._model = keras.applications.ResNet50(
+            weights=None, input_shape=(size, size, 3), classes=10
+        )
+        optimizer = keras.optimizers.SGD(1e-3, momentum=0.9)
+        if distributed:
+            optimizer = hvd.DistributedOptimizer(optimizer)
+        self._model.compile(optimizer, loss="sparse_categorical_crossentropy", jit_compile=False)
+        optimizer.build(self._model.trainable_variables)
+        if overlapped:
+            reason = optimizer.turn_overlap_on()
+            assert reason is None, reason
+        random = np.random.default_rng(hvd.rank())
+        self._x = random.random((arguments.batch, size, size, 3), "float32")
+        self._y = random.integers(10, size=arguments.batch)
+        self.trace_seconds = []
+        self.step_seconds = []
+
+    def trace(self):
+        """Times the first step of a new function: tracing, graph optimization and one step."""
+        self._model.make_train_function(force=True)
+        self.trace_seconds.append(self._time_step())
+
+    def step(self):
+        self.step_seconds.append(self._time_step())
+
+    def _time_step(self):
+        start = time.perf_counter()
+        self._model.train_on_batch(self._x, self._y)
+        return time.perf_counter() - start
+
+
+def measure(arguments):
+    """Returns the systems, with their times."""
+    systems = [System("plain Keras", arguments, distributed=False)]
+    if hvd.size() == 1:
+        systems.append(System("hvd_p3, one rank", arguments, distributed=True))
+    else:
+        systems.append(System("hvd_p3, immediate", arguments, distributed=True))
+        systems.append(System("hvd_p3, overlapped", arguments, distributed=True, overlapped=True))
+    # The first trace of a process, and the first step of a function, also warm up TensorFlow.
+    work = [System.trace] * (1 + arguments.traces) + [System.step] * (1 + arguments.steps)
+    for task in rich.progress.track(work, "measuring", disable=hvd.rank() != 0):
+        for system in systems:
+            task(system)
+    return systems
+
+
+def table(systems):
+    """Returns a `rich.table.Table` of medians."""
+    result = rich.table.Table(title=f"ResNet-50 on {hvd.size()} rank(s)")
+    for heading in ("", "step (s)", "ratio", "tracing (s)", "ratio"):
+        result.add_column(heading, justify="right" if heading else "left")
+    steps, traces = [], []
+    for system in systems:
+        steps.append(statistics.median(system.step_seconds[1:]))
+        traces.append(statistics.median(system.trace_seconds[1:]) - steps[-1])
+        result.add_row(
+            system.name,
+            f"{steps[-1]:.3f}",
+            f"{steps[-1] / steps[0]:.3f}",
+            f"{traces[-1]:.2f}",
+            f"{traces[-1] / traces[0]:.3f}",
+        )
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batch", type=int, default=8, help="images of a rank (default 8)")
+    parser.add_argument(
+        "--image-size", type=int, default=64, help="pixels, 32 or more (default 64)"
+    )
+    parser.add_argument("--steps", type=int, default=40, help="steps to measure (default 40)")
+    parser.add_argument("--traces", type=int, default=3, help="traces to measure (default 3)")
+    arguments = parser.parse_args()
+    hvd.init()
+    systems = measure(arguments)
+    if hvd.rank() == 0:
+        rich.console.Console(width=80).print(table(systems))
+
+
+if __name__ == "__main__":
+    main()
