@@ -7,7 +7,7 @@ import horovod.tensorflow as horovod
 import keras
 import tensorflow as tf
 
-from hvd_p3 import call_stack, notices, process
+from hvd_p3 import call_stack, notices, process, tensor_names
 from hvd_p3.overlap import eligibility
 from hvd_p3.overlap.late_update import LEARNING_RATE, LateUpdates, update_each_variable
 from hvd_p3.overlap.overlapped_updates import OverlappedUpdates
@@ -138,9 +138,8 @@ class _DistributedState:
             return None
         self.has_unguarded_use = True
         return (
-            f"the training step uses variable '{unguarded.path}' in a way that could read it "
-            "before it is updated: through its raw tf.Variable, or in a tf.function that was "
-            "traced before P3Callback turned overlapped mode on"
+            f"the training step uses variable '{tensor_names.path_of(unguarded)}' in a way that "
+            "could read it before it is updated: through a handle that was kept from before"
         )
 
 
