@@ -15,6 +15,11 @@ from hvd_p3.reduction import GradientReducer
 
 _STATE = "_hvd_p3_state"
 
+_NO_OVERLAP = {
+    process.NOT_NEEDED: "one rank has nothing to overlap",
+    process.HOROVOD: "Horovod runs on Gloo; launch with horovodrun --mpi",
+}
+
 
 def DistributedOptimizer(
     optimizer,
@@ -68,7 +73,7 @@ def DistributedOptimizer(
     reducer = GradientReducer.checked(
         name or "optimizer", op, gradient_predivide_factor, sparse_as_dense
     )
-    _make_distributed(optimizer, reducer)
+    make_distributed(optimizer, reducer)
     return optimizer
 
 
@@ -103,14 +108,24 @@ class _DistributedState:
         self.overlapped = None  # OverlappedUpdates, as soon as late_updates
         self.has_unguarded_use = False
         self.is_eligible = True
-        self.train_function = lambda: (
-            None
-        )  # weak reference to Keras's function, see expect_trace_of
+        self.train_function = lambda: None  # weak reference, see expect_trace_of
 
     def turn_overlap_on(self):
         """Turns overlapped mode on; returns why not, or `None`."""
         if self.overlapped is not None:
             return None
+        if not self.optimizer.built or not tf.executing_eagerly():
+            raise ValueError(
+                "turn_overlap_on needs a built optimizer, and must be called before the training "
+                "step is traced. Call optimizer.build(model.trainable_variables), then "
+                "optimizer.turn_overlap_on(), outside of any tf.function. Received: optimizer "
+                f"'{self.optimizer.name}', built={self.optimizer.built}"
+            )
+        current = process.current()
+        if current.reduction != process.ENGINE:
+            return _NO_OVERLAP[current.reduction]
+        if not current.config.overlap:
+            return "the setting overlap (HVD_P3_OVERLAP) is off"
         reason = eligibility.reason_for_immediate_mode(self.optimizer, self.wrapped_class)
         if reason is not None:
             return reason
@@ -119,10 +134,21 @@ class _DistributedState:
         self.overlapped = OverlappedUpdates(self.optimizer, self.reducer, self.late_updates)
         return None
 
+    def expect_trace_of(self, train_function):
+        """Prepares for the trace of a train function, unless it is the one of the last call.
+
+        A new one is traced with the hyper-parameters of now, for example another `momentum`.
+        """
+        if self.train_function() is not train_function:
+            self.train_function = weakref.ref(train_function)
+            self.is_eligible = True
+            self.overlapped.guard_all()
+            self.late_updates.adopt_hyper_parameters()
+
     def reason_to_leave_overlap(self):
         """Says why the step that is being traced or run cannot be overlapped, or `None`."""
         if tf.executing_eagerly():
-            # No graph shows whether the step has used a raw variable.
+            # No graph shows whether the step has used a kept handle.
             return "the training step runs eagerly; use a tf.function, or run_eagerly=False"
         reason = eligibility.reason_for_immediate_mode(self.optimizer, self.wrapped_class)
         if reason is None:
@@ -143,45 +169,13 @@ class _DistributedState:
         )
 
 
-def prepare(model):
-    """Makes a compiled model fit for distributed training, before its first step is traced.
-
-    Args:
-        model: A compiled `keras.Model`. Nothing happens if its optimizer is not distributed.
-    """
-    _move_outside_loss_scaling(model)
-    optimizer = model.optimizer
-    if not is_distributed(optimizer):
-        return
-    if model.jit_compile and process.current().reduction != process.NOT_NEEDED:
-        model.jit_compile = False  # XLA cannot compile the custom ops
-        model.make_train_function(force=True)
-    # Keras builds the optimizer when it traces the first step. Earlier is better, since what is
-    # traced before cannot be overlapped, but only Keras's own step is known to use all variables.
-    keras_step = type(model).train_step is keras.Model.train_step
-    if model.built and not optimizer.built and keras_step and model.trainable_variables:
-        with keras.name_scope(optimizer.name, caller=optimizer):
-            optimizer.build(model.trainable_variables)
+def state_of(optimizer):
+    """The `_DistributedState` of a distributed optimizer."""
+    return vars(optimizer)[_STATE]
 
 
-def _move_outside_loss_scaling(model):
-    """Distributes the loss scaling that Keras puts around a distributed optimizer instead of it.
-
-    `model.compile` wraps the optimizer in a `LossScaleOptimizer` under the mixed_float16 policy.
-    Inside it each rank would decide by its own gradients whether to skip a step.
-    """
-    outer = model.optimizer
-    if not isinstance(outer, keras.optimizers.LossScaleOptimizer) or is_distributed(outer):
-        return
-    inner = outer.inner_optimizer
-    if not is_distributed(inner):
-        return
-    # The inner one stays distributed, for a model that is compiled with it again; inside a
-    # distributed LossScaleOptimizer it applies what is reduced already.
-    _make_distributed(outer, vars(inner)[_STATE].reducer)
-
-
-def _make_distributed(optimizer, reducer):
+def make_distributed(optimizer, reducer):
+    """Changes an optimizer in place, so that it reduces its gradients with `reducer`."""
     wrapped_class = type(optimizer)
     optimizer.__class__ = _distributed_class(wrapped_class)
     optimizer.__dict__[_STATE] = _DistributedState(optimizer, wrapped_class, reducer)
@@ -257,10 +251,13 @@ class _DistributedMethods:
         return super().apply([reduced.get(index) for index in indices], trainable_variables)
 
     def turn_overlap_on(self):
-        """Turns overlapped mode on for functions traced from now on. Needs a built optimizer.
+        """Turns overlapped mode on for functions traced from now on.
 
         Returns:
             `None`, or a str that says why this optimizer stays in immediate mode.
+
+        Raises:
+            ValueError: If the optimizer is not built, or a function is being traced.
         """
         return self.__dict__[_STATE].turn_overlap_on()
 
@@ -268,22 +265,6 @@ class _DistributedMethods:
         """Returns whether overlapped mode is on."""
         state = self.__dict__[_STATE]
         return state.overlapped is not None and state.is_eligible and not state.has_unguarded_use
-
-    def has_overlap_on(self):
-        """Returns whether `turn_overlap_on` has succeeded."""
-        return self.__dict__[_STATE].overlapped is not None
-
-    def expect_trace_of(self, train_function):
-        """Prepares for the trace of a train function, unless it is the one of the last call.
-
-        A new one is traced with the hyper-parameters of now, for example another `momentum`.
-        """
-        state = self.__dict__[_STATE]
-        if state.train_function() is not train_function:
-            state.train_function = weakref.ref(train_function)
-            state.is_eligible = True
-            self.settle()
-            state.late_updates.adopt_hyper_parameters()
 
     def settle(self):
         """Applies the updates that overlapped mode has not applied yet."""

@@ -2,8 +2,7 @@
 
 import keras
 
-from hvd_p3 import collectives
-from hvd_p3 import optimizer as distributed
+from hvd_p3 import collectives, training_setup
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
@@ -33,7 +32,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         self._done = False
 
     def on_train_begin(self, logs=None):
-        distributed.prepare(self.model)
+        training_setup.prepare(self.model)
         if self.model.built and self.model.optimizer.built:
             self._broadcast()
 

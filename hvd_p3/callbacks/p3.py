@@ -2,9 +2,9 @@
 
 import keras
 
-from hvd_p3 import notices, process
-from hvd_p3 import optimizer as distributed
+from hvd_p3 import notices, process, training_setup
 from hvd_p3.callbacks.report import CommunicationReport
+from hvd_p3.optimizer import is_distributed
 
 
 class P3Callback(keras.callbacks.Callback):
@@ -43,8 +43,8 @@ class P3Callback(keras.callbacks.Callback):
         self._tried = False
 
     def on_train_begin(self, logs=None):
-        distributed.prepare(self.model)
-        if not distributed.is_distributed(self.model.optimizer):
+        training_setup.prepare(self.model)
+        if not is_distributed(self.model.optimizer):
             raise ValueError(
                 "P3Callback needs an optimizer wrapped with hvd_p3.DistributedOptimizer before "
                 f"model.compile. Received: {type(self.model.optimizer).__name__}"
@@ -79,7 +79,7 @@ class P3Callback(keras.callbacks.Callback):
 
     def _settle(self):
         optimizer = getattr(self.model, "optimizer", None)
-        if distributed.is_distributed(optimizer):
+        if is_distributed(optimizer):
             optimizer.settle()
 
     def _try_overlap(self):
@@ -90,12 +90,6 @@ class P3Callback(keras.callbacks.Callback):
         if self.model.run_eagerly:
             notices.train_immediately("the model runs eagerly (run_eagerly=True)")
             return
-        optimizer = self.model.optimizer
-        was_on = optimizer.has_overlap_on()
-        reason = optimizer.turn_overlap_on()
+        reason = training_setup.overlap_training(self.model)
         if reason is not None:
             notices.train_immediately(reason)
-            return
-        if not was_on:
-            self.model.make_train_function(force=True)  # functions traced so far stay immediate
-        optimizer.expect_trace_of(self.model.train_function)

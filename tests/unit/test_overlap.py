@@ -248,6 +248,23 @@ def test_settle_takes_models_layers_optimizers_and_variables(gated_engine, kind)
     np.testing.assert_array_equal(settled, kernel.numpy())
 
 
+def test_overlap_is_turned_on_before_the_trace_of_a_built_optimizer(gated_engine):
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1))
+    with pytest.raises(ValueError, match=r"optimizer\.build.*built=False"):
+        optimizer.turn_overlap_on()
+    optimizer.build([keras.Variable([1.0])])
+    with pytest.raises(ValueError, match=r"outside of any tf\.function"):
+        tf.function(optimizer.turn_overlap_on, autograph=False)()
+    assert not optimizer.is_overlapped()
+
+
+def test_one_rank_has_nothing_to_overlap(one_rank):
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1))
+    optimizer.build([keras.Variable([1.0])])
+    assert optimizer.turn_overlap_on() == "one rank has nothing to overlap"
+    assert not optimizer.is_overlapped()
+
+
 @pytest.mark.parametrize("wrong", [None, 3, "model", [1.0]])
 def test_settle_refuses_other_things(wrong):
     with pytest.raises(TypeError, match="settle needs a Keras model"):
@@ -276,7 +293,7 @@ def test_functions_traced_with_other_hyper_parameters_do_not_mix_silently(gated_
 
     halve()
     optimizer.weight_decay = 0.5
-    optimizer.expect_trace_of(halve)  # as after model.compile
+    optimizer._hvd_p3_state.expect_trace_of(halve)  # as after model.compile
     read = tf.function(lambda: variable.value + 0.0)
     np.testing.assert_array_equal(read(), np.full(3, 4.0, "float32"))
     halve()
