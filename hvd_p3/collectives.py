@@ -3,9 +3,9 @@
 import functools
 
 import horovod.tensorflow as horovod
-import keras
 
 from hvd_p3 import process
+from hvd_p3.variables import native_variable
 
 Average = horovod.Average
 Sum = horovod.Sum
@@ -15,11 +15,6 @@ Max = horovod.Max
 Product = horovod.Product
 
 
-def _native(value):
-    """The TensorFlow variable of a Keras variable; anything else as it is."""
-    return value.value if isinstance(value, keras.Variable) else value
-
-
 def _delegate(function):
     """Horovod's function, after a check that hvd_p3 is initialised, with a Keras variable allowed
     as first argument."""
@@ -27,7 +22,7 @@ def _delegate(function):
     @functools.wraps(function)
     def delegated(tensor, *args, **kwargs):
         process.current()
-        return function(_native(tensor), *args, **kwargs)
+        return function(native_variable(tensor), *args, **kwargs)
 
     return delegated
 
@@ -65,6 +60,6 @@ def broadcast_variables(variables, root_rank):
     ```
     """
     check_root_rank(root_rank)
-    variables = [_native(variable) for variable in variables]
+    variables = [native_variable(variable) for variable in variables]
     if variables and process.size() > 1:
         horovod.broadcast_variables(variables, root_rank=root_rank)

@@ -10,7 +10,7 @@ Method: Priority-based Parameter Propagation (Jayarajan et al., 2019), section 4
 
 import tensorflow as tf
 
-from hvd_p3 import tensor_names
+from hvd_p3.variables import path_of
 
 
 def first_uses(variables):
@@ -67,5 +67,5 @@ def priorities(uses, owners):
 
 def owner(variable):
     """Returns the path of the layer that owns a Keras or TensorFlow variable."""
-    path = tensor_names.path_of(variable)
+    path = path_of(variable)
     return path.rpartition("/")[0] or path

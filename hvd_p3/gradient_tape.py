@@ -1,18 +1,24 @@
 """`DistributedGradientTape`: a gradient tape whose gradients are reduced over all ranks."""
 
-import functools
 import threading
 
 import horovod.tensorflow as horovod
 import tensorflow as tf
 
-from hvd_p3 import process, tensor_names
-from hvd_p3.reduction import GradientReducer
+from hvd_p3 import process, subclassing
+from hvd_p3.reduction import GradientReducer, check_arguments
+from hvd_p3.variables import path_of
 
 _ARGUMENTS = "_hvd_p3_arguments"
 
-# Programs make a tape for each step. Those with the same arguments and sources share a reducer,
-# and with it what ranks have agreed on.
+_NO_JACOBIAN = (
+    "A distributed tape reduces gradients, not Jacobians. Compute the Jacobian with a plain "
+    "tf.GradientTape, and reduce it with hvd_p3.allreduce."
+)
+
+# Programs make a tape for each step. Those with the same arguments and sources, by path, dtype and
+# shape, share a reducer, and with it what ranks have agreed on. Reducers live as long as the
+# process. The lock protects the dict; a reducer is used by one thread at a time.
 _reducers = {}
 _lock = threading.Lock()
 
@@ -35,7 +41,7 @@ def DistributedGradientTape(
 
     Args:
         gradtape: `tf.GradientTape`.
-        name: Optional str, the same on all ranks. Shown in errors and traces.
+        name: Optional str, the same on all ranks. Part of the tensors' group in errors.
         sparse_as_dense: bool. Whether sparse gradients (`tf.IndexedSlices`), such as those of
             embeddings, are made dense.
         op: `hvd_p3.Average` (default) or `hvd_p3.Sum`.
@@ -66,23 +72,20 @@ def DistributedGradientTape(
             "DistributedGradientTape needs a tf.GradientTape. "
             f"Received: {gradtape!r} of type {type(gradtape)}"
         )
-    if isinstance(gradtape, _DistributedMethods):
+    if isinstance(gradtape, _DistributedTapeMethods):
         raise ValueError("This tape is distributed already; wrap it once.")
-    arguments = (name or "tape", op, gradient_predivide_factor, sparse_as_dense)
-    GradientReducer.checked(*arguments)
-    vars(gradtape)[_ARGUMENTS] = arguments
-    gradtape.__class__ = _distributed_class(type(gradtape))
+    check_arguments(op, gradient_predivide_factor)
+    vars(gradtape)[_ARGUMENTS] = (
+        name or "tape",
+        op,
+        gradient_predivide_factor,
+        bool(sparse_as_dense),
+    )
+    subclassing.mix_in(gradtape, _DistributedTapeMethods)
     return gradtape
 
 
-@functools.cache
-def _distributed_class(tape_class):
-    return type(
-        tape_class.__name__, (_DistributedMethods, tape_class), {"__doc__": tape_class.__doc__}
-    )
-
-
-class _DistributedMethods:
+class _DistributedTapeMethods:
     """Mixed into the class of a distributed tape."""
 
     def gradient(self, target, sources, *args, **kwargs):
@@ -100,15 +103,19 @@ class _DistributedMethods:
             gradients, [reduced.get(index) for index in range(len(flat))], expand_composites=False
         )
 
+    def jacobian(self, *args, **kwargs):
+        raise NotImplementedError(_NO_JACOBIAN)
+
+    def batch_jacobian(self, *args, **kwargs):
+        raise NotImplementedError(_NO_JACOBIAN)
+
 
 def _reducer(arguments, sources):
-    described = [
-        (tensor_names.path_of(source), source.dtype, tuple(source.shape)) for source in sources
-    ]
+    described = [(path_of(source), source.dtype, tuple(source.shape)) for source in sources]
     key = (arguments, tuple(described))
     with _lock:
         if key not in _reducers:
-            reducer = GradientReducer.checked(*arguments)
+            reducer = GradientReducer(*arguments)
             reducer.build(sources)
             _reducers[key] = reducer
         return _reducers[key]

@@ -11,7 +11,7 @@ import threading
 import horovod.tensorflow as horovod
 import tensorflow as tf
 
-from hvd_p3 import _engine, call_stack, process
+from hvd_p3 import _engine, process, xla
 
 _library = tf.load_op_library(os.path.join(os.path.dirname(__file__), "_tensorflow_ops.so"))
 
@@ -109,7 +109,7 @@ def push(slot, gradient, context, tensor_handle, version=0):
         gradient: Tensor of the declared dtype and shape.
         context: List of tensors, returned by the pull of this push.
         tensor_handle: int, from `declare_group`.
-        version: int, returned by the pull of this push.
+        version: int. Number of the hyper-parameters with which the step was traced.
     """
     with tf.device("CPU:0"):
         _library.hvd_p3_push(
@@ -132,7 +132,8 @@ def pull(slot, dtype, shape, context_specs, keep_failure=False, version=ANY_VERS
         shape: Shape of the gradient.
         context_specs: List of `tf.TensorSpec`s, of the tensors pushed with it.
         keep_failure: bool. Whether a failed reduction is reported again by every later pull.
-        version: int. It is an error if another version was pushed, unless this is `ANY_VERSION`.
+        version: int. Number of the hyper-parameters that the update will use. If the gradient was
+            pushed with another number, that is an error, unless this is `ANY_VERSION`.
 
     Returns:
         The reduced gradient, the list of context tensors, and the version as an int64 tensor.
@@ -220,7 +221,7 @@ def all_reduce(
             postscale_factor=postscale_factor,
             name=name,
         )
-    call_stack.check_not_compiled_by_xla()
+    xla.check_not_compiling()
     (tensor_handle,) = declare_group(name, [spec])
     with _lock:
         _declared[tensor_handle] = spec

@@ -1,17 +1,17 @@
 """`DistributedOptimizer`: a Keras optimizer whose gradients are reduced over all ranks."""
 
-import functools
 import weakref
 
 import horovod.tensorflow as horovod
 import keras
 import tensorflow as tf
 
-from hvd_p3 import call_stack, notices, process, tensor_names
+from hvd_p3 import call_stack, notices, process, subclassing
 from hvd_p3.overlap import eligibility
 from hvd_p3.overlap.late_update import LEARNING_RATE, LateUpdates, update_each_variable
 from hvd_p3.overlap.overlapped_updates import OverlappedUpdates
-from hvd_p3.reduction import GradientReducer
+from hvd_p3.reduction import GradientReducer, check_arguments
+from hvd_p3.variables import path_of
 
 _STATE = "_hvd_p3_state"
 
@@ -32,13 +32,15 @@ def DistributedOptimizer(
 
     The optimizer itself is changed and returned: it stays an instance of its class with its state
     and configuration. Gradients are reduced within the step (immediate mode) until
-    `hvd_p3.callbacks.P3Callback` turns overlapped mode on.
+    `hvd_p3.callbacks.P3Callback`, or `turn_overlap_on` in a loop of your own, turns overlapped mode
+    on. The optimizer has three more methods then: `turn_overlap_on()`, `is_overlapped()` and
+    `settle()`.
 
     Method: Priority-based Parameter Propagation (Jayarajan et al., 2019), section 4.
 
     Args:
         optimizer: `keras.optimizers.Optimizer` that is not distributed yet.
-        name: Optional str, the same on all ranks. Shown in errors and traces.
+        name: Optional str, the same on all ranks. Part of the tensors' group in errors.
         sparse_as_dense: bool. Whether sparse gradients (`tf.IndexedSlices`), such as those of
             embeddings, are made dense. Dense gradients are overlapped. Sparse ones are reduced
             within the step: ranks exchange their rows, or reduce the dense gradient where that is
@@ -70,8 +72,9 @@ def DistributedOptimizer(
         )
     if is_distributed(optimizer):
         raise ValueError(f"Optimizer '{optimizer.name}' is distributed already; wrap it once.")
-    reducer = GradientReducer.checked(
-        name or "optimizer", op, gradient_predivide_factor, sparse_as_dense
+    check_arguments(op, gradient_predivide_factor)
+    reducer = GradientReducer(
+        name or "optimizer", op, gradient_predivide_factor, bool(sparse_as_dense)
     )
     make_distributed(optimizer, reducer)
     return optimizer
@@ -80,21 +83,6 @@ def DistributedOptimizer(
 def is_distributed(optimizer):
     """Returns whether `DistributedOptimizer` has wrapped this optimizer."""
     return isinstance(optimizer, _DistributedMethods) and _STATE in vars(optimizer)
-
-
-@functools.cache
-def _distributed_class(wrapped_class):
-    # The same name and module, so that a saved model names the Keras class and loads without
-    # hvd_p3.
-    return type(
-        wrapped_class.__name__,
-        (_DistributedMethods, wrapped_class),
-        {
-            "__module__": wrapped_class.__module__,
-            "__doc__": wrapped_class.__doc__,
-            "_hvd_p3_wrapped_class": wrapped_class,
-        },
-    )
 
 
 class _DistributedState:
@@ -106,14 +94,14 @@ class _DistributedState:
         self.reducer = reducer
         self.late_updates = None  # LateUpdates once overlapped mode is on
         self.overlapped = None  # OverlappedUpdates, as soon as late_updates
-        self.has_unguarded_use = False
+        self.unguarded_use = None  # str, once a step has used a variable without a guard
         self.is_eligible = True
-        self.train_function = lambda: None  # weak reference, see expect_trace_of
+        self.train_function = None  # weak reference, see expect_trace_of
 
     def turn_overlap_on(self):
         """Turns overlapped mode on; returns why not, or `None`."""
         if self.overlapped is not None:
-            return None
+            return self.unguarded_use
         if not self.optimizer.built or not tf.executing_eagerly():
             raise ValueError(
                 "turn_overlap_on needs a built optimizer, and must be called before the training "
@@ -139,14 +127,19 @@ class _DistributedState:
 
         A new one is traced with the hyper-parameters of now, for example another `momentum`.
         """
-        if self.train_function() is not train_function:
+        if self.train_function is None or self.train_function() is not train_function:
             self.train_function = weakref.ref(train_function)
             self.is_eligible = True
             self.overlapped.guard_all()
             self.late_updates.adopt_hyper_parameters()
 
-    def reason_to_leave_overlap(self):
-        """Says why the step that is being traced or run cannot be overlapped, or `None`."""
+    def leave_overlap_if_needed(self):
+        """Finds out whether the step that is being traced or run can be overlapped.
+
+        Returns:
+            `None`, or a str that says why not. Then the optimizer counts as not overlapped; if the
+            step has used a variable without a guard, for good.
+        """
         if tf.executing_eagerly():
             # No graph shows whether the step has used a kept handle.
             return "the training step runs eagerly; use a tf.function, or run_eagerly=False"
@@ -160,13 +153,12 @@ class _DistributedState:
         if reason is not None:
             return reason
         unguarded = self.overlapped.unguarded_use()
-        if unguarded is None:
-            return None
-        self.has_unguarded_use = True
-        return (
-            f"the training step uses variable '{tensor_names.path_of(unguarded)}' in a way that "
-            "could read it before it is updated: through a handle that was kept from before"
-        )
+        if unguarded is not None:
+            self.unguarded_use = (
+                f"the training step uses variable '{path_of(unguarded)}' in a way that could read "
+                "it before it is updated: through a handle that was kept from before"
+            )
+        return self.unguarded_use
 
 
 def state_of(optimizer):
@@ -177,7 +169,7 @@ def state_of(optimizer):
 def make_distributed(optimizer, reducer):
     """Changes an optimizer in place, so that it reduces its gradients with `reducer`."""
     wrapped_class = type(optimizer)
-    optimizer.__class__ = _distributed_class(wrapped_class)
+    subclassing.mix_in(optimizer, _DistributedMethods)
     optimizer.__dict__[_STATE] = _DistributedState(optimizer, wrapped_class, reducer)
 
 
@@ -239,7 +231,7 @@ class _DistributedMethods:
         state.reducer.build(self._trainable_variables)
         state.reducer.record_forward_order(self._trainable_variables)
         if state.overlapped is not None:
-            reason = state.reason_to_leave_overlap()
+            reason = state.leave_overlap_if_needed()
             if reason is None:
                 self._filter_empty_gradients(grads, trainable_variables)  # for Keras's warning
                 state.overlapped.push(gradients)
@@ -264,7 +256,7 @@ class _DistributedMethods:
     def is_overlapped(self):
         """Returns whether overlapped mode is on."""
         state = self.__dict__[_STATE]
-        return state.overlapped is not None and state.is_eligible and not state.has_unguarded_use
+        return state.overlapped is not None and state.is_eligible and state.unguarded_use is None
 
     def settle(self):
         """Applies the updates that overlapped mode has not applied yet."""
@@ -274,9 +266,12 @@ class _DistributedMethods:
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        plain = cls._hvd_p3_wrapped_class.from_config(config, custom_objects)
-        return DistributedOptimizer(plain)
+        """Makes an optimizer of the Keras class, not distributed, as `load_model` does."""
+        wrapped_class = cls.__mro__[cls.__mro__.index(_DistributedMethods) + 1]
+        return wrapped_class.from_config(config, custom_objects)
 
+    # While this thread applies an update late, Keras's code must see the attributes of the step
+    # to which the update belongs, whichever it reads; other threads see the optimizer as it is.
     def __getattribute__(self, name):
         shown = _shown(self)
         if name in shown:

@@ -17,7 +17,7 @@ _NOT_INITIALIZED = "hvd_p3 is not initialised; call hvd_p3.init() first."
 
 
 class _Process:
-    """What init made. One instance, `_process`, guarded by `_lock`."""
+    """What init made. One instance, `_process`, written under `_lock`."""
 
     def __init__(self, config, reduction):
         self.config = config
@@ -97,8 +97,9 @@ def init(comm=None, process_sets=None, **settings):
 def shutdown():
     """Stops the engine and Horovod on all ranks, once what all ranks have submitted is reduced.
 
-    What some rank has not submitted fails with an error on the others. Updates that are pending in
-    overlapped mode are not lost: reading a variable applies its update after shutdown too.
+    What some rank has not submitted fails with an error on the others. A pending update whose
+    gradient all ranks have submitted is not lost: reading the variable applies it after shutdown
+    too.
 
     Waits up to the setting `shutdown_timeout_s` for ranks that do not shut down, not counting the
     time in which gradients are reduced. Ends MPI too, unless the program initialised MPI before

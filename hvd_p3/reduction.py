@@ -3,38 +3,48 @@
 import itertools
 
 import horovod.tensorflow as horovod
-import keras
 import tensorflow as tf
 
-from hvd_p3 import call_stack, forward_order, ops, process, sparse_gradients, tensor_names
+from hvd_p3 import forward_order, ops, process, sparse_gradients, tensor_names, xla
+from hvd_p3.variables import native_variable, path_of
 
 _counter = itertools.count()
 
 
-def native_variable(variable):
-    """The TensorFlow variable of a Keras variable, without applying a pending update."""
-    return variable._value if isinstance(variable, keras.Variable) else variable
+def check_arguments(op, gradient_predivide_factor):
+    """Raises `ValueError` if arguments of a public function are out of range."""
+    if op not in (horovod.Average, horovod.Sum):
+        raise ValueError(f"op must be hvd_p3.Average or hvd_p3.Sum. Received: op={op!r}")
+    if not gradient_predivide_factor > 0:
+        raise ValueError(
+            "gradient_predivide_factor must be above 0. Received: "
+            f"gradient_predivide_factor={gradient_predivide_factor}"
+        )
+    if gradient_predivide_factor != 1.0 and op != horovod.Average:
+        raise ValueError(
+            "gradient_predivide_factor needs op=hvd_p3.Average. Received: "
+            f"gradient_predivide_factor={gradient_predivide_factor}, op={op!r}"
+        )
 
 
 class GradientReducer:
-    """Declares and reduces the gradients of an optimizer's variables.
+    """Declares and reduces the gradients of an optimizer's variables, or of a tape's sources.
 
     A variable is known by its index in the list with which the optimizer was built, which is the
-    same on all ranks.
+    same on all ranks. Used by one thread at a time, the one that traces or runs eagerly.
 
     Args:
         name: str. The same on all ranks. A number is added in the order of first use.
         op: `hvd_p3.Average` or `hvd_p3.Sum`.
-        prescale: float. Factor before the reduction.
-        postscale: float. Factor after it.
+        gradient_predivide_factor: float. Divides before the reduction and multiplies after it.
         sparse_as_dense: bool. Whether sparse gradients are made dense before the reduction.
     """
 
-    def __init__(self, name, op, prescale, postscale, sparse_as_dense=False):
+    def __init__(self, name, op, gradient_predivide_factor, sparse_as_dense):
         self.name = name
         self.op = op
-        self.prescale = prescale
-        self.postscale = postscale
+        self.prescale = 1.0 / gradient_predivide_factor
+        self.postscale = gradient_predivide_factor
         self.sparse_as_dense = sparse_as_dense
         self.slots = None
         self.priorities = None
@@ -42,28 +52,6 @@ class GradientReducer:
         self._shapes = None
         self._process = None
         self._declared = {}  # tuple of indices -> {index: handle}, in this process's engine
-
-    @classmethod
-    def checked(cls, name, op, gradient_predivide_factor, sparse_as_dense):
-        """Makes one from the arguments of a public function.
-
-        Raises:
-            ValueError: If `op` or `gradient_predivide_factor` is out of range.
-        """
-        if op not in (horovod.Average, horovod.Sum):
-            raise ValueError(f"op must be hvd_p3.Average or hvd_p3.Sum. Received: op={op!r}")
-        factor = gradient_predivide_factor
-        if not factor > 0:
-            raise ValueError(
-                "gradient_predivide_factor must be above 0. Received: "
-                f"gradient_predivide_factor={factor}"
-            )
-        if factor != 1.0 and op != horovod.Average:
-            raise ValueError(
-                "gradient_predivide_factor needs op=hvd_p3.Average. Received: "
-                f"gradient_predivide_factor={factor}, op={op!r}"
-            )
-        return cls(name, op, 1.0 / factor, factor, sparse_as_dense)
 
     def build(self, variables):
         """Makes the slots; `variables` is the whole list of the optimizer. Repeated calls do
@@ -73,7 +61,7 @@ class GradientReducer:
         # The number is part of the name, so that two optimizers of one name do not collide. It
         # counts those in use, so one that only some ranks make and never use does no harm.
         self.name = f"{self.name}.{next(_counter)}"
-        paths = [tensor_names.path_of(variable) for variable in variables]
+        paths = [path_of(variable) for variable in variables]
         self._names = tensor_names.rank_independent(paths)
         self._shapes = [tf.TensorShape(variable.shape) for variable in variables]
         self.slots = [ops.Slot(f"{self.name}/{index}/{path}") for index, path in enumerate(paths)]
@@ -94,12 +82,11 @@ class GradientReducer:
         """Returns the engine's handle of each gradient, declaring the group on first use.
 
         Args:
-            gradients: dict of variable index to dense gradient tensor or its `tf.TensorSpec`.
+            gradients: dict of variable index to dense gradient tensor.
 
         Returns:
             dict of variable index to int handle.
         """
-        call_stack.check_not_compiled_by_xla()
         if self._process is not process.current():
             self._process = process.current()
             self._declared = {}
@@ -150,6 +137,7 @@ class GradientReducer:
         Returns:
             dict of variable index to reduced tensor or `tf.IndexedSlices`.
         """
+        xla.check_not_compiling()
         dense, sparse = self.split(gradients)
         return {**self._reduce_dense(dense), **self.reduce_sparse(sparse)}
 
@@ -162,6 +150,7 @@ class GradientReducer:
         Returns:
             dict of variable index to `tf.IndexedSlices`.
         """
+        average = 1.0 / process.size() if self.op == horovod.Average else 1.0
         reduced = {}
         for index, gradient in gradients.items():
 
@@ -172,7 +161,8 @@ class GradientReducer:
                 gradient,
                 self._shapes[index],
                 self._horovod_name(index),
-                sparse_gradients.scale_of_sum(self.op, self.prescale, self.postscale),
+                self.prescale,
+                self.postscale * average,
                 reduce_dense,
             )
         return reduced

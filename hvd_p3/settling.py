@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from hvd_p3.overlap import guarded_variable
-from hvd_p3.reduction import native_variable
+from hvd_p3.overlap import guards
+from hvd_p3.variables import native_variable
 
 
 def settle(target):
@@ -28,7 +28,7 @@ def settle(target):
     ```
     """
     for variable in _variables(target):
-        guarded_variable.run_guards(variable)
+        guards.run(variable)
 
 
 def _variables(target):

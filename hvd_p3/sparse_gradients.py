@@ -1,24 +1,23 @@
 """Reduces sparse gradients, `tf.IndexedSlices`, such as those of embeddings.
 
 Ranks tell each other which rows they have. If the rows of all ranks together are smaller than the
-dense gradient, ranks exchange them; otherwise they reduce the dense gradient. In both cases the
-rows of one rank are summed first, then ranks are summed in the order of their numbers.
+dense gradient, ranks exchange them; otherwise they reduce the dense gradient. The rows of one rank
+are summed first. Exchanged rows are then summed in the order of ranks.
 """
 
 import horovod.tensorflow as horovod
 import tensorflow as tf
 
-from hvd_p3 import process
 
-
-def reduce_rows(gradient, shape, name, scale, reduce_dense):
+def reduce_rows(gradient, shape, name, scale_before, scale_after, reduce_dense):
     """Sums a sparse gradient over all ranks.
 
     Args:
         gradient: `tf.IndexedSlices`. Rows may occur several times, or none at all.
         shape: `tf.TensorShape` of the dense gradient.
         name: str without slashes. The same on all ranks.
-        scale: float. Factor for exchanged rows, after the sum.
+        scale_before: float. Factor for exchanged rows, before the sum.
+        scale_after: float. Factor for exchanged rows, after the sum.
         reduce_dense: Function of a dense gradient that returns it reduced and scaled.
 
     Returns:
@@ -30,9 +29,9 @@ def reduce_rows(gradient, shape, name, scale, reduce_dense):
     gathered_bytes = tf.size(all_rows, tf.int64) * (row_bytes + tf.int64.size)
 
     def gather():
-        all_values = _gather(values, f"{name}.values")
+        all_values = _gather(_scaled(values, scale_before), f"{name}.values")
         unique, summed = _sum_of_each_row(all_rows, all_values)
-        return unique, summed * tf.cast(scale, summed.dtype)
+        return unique, _scaled(summed, scale_after)
 
     def dense():
         whole = tf.math.unsorted_segment_sum(values, rows, shape[0])
@@ -58,7 +57,9 @@ def _sum_of_each_row(rows, values):
     return unique, tf.math.unsorted_segment_sum(values, position, tf.size(unique, tf.int64))
 
 
-def scale_of_sum(op, prescale, postscale):
-    """The factor that turns a sum over ranks into the result of a reduction operation."""
-    average = 1.0 / process.size() if op == horovod.Average else 1.0
-    return prescale * postscale * average
+def _scaled(values, factor):
+    if factor == 1.0:
+        return values
+    if values.dtype.is_integer:
+        return tf.cast(tf.cast(values, tf.float64) * factor, values.dtype)
+    return values * tf.cast(factor, values.dtype)

@@ -10,12 +10,6 @@ import re
 _NUMBERED = re.compile(r"^(.*?)(?:_(\d+))?$")
 
 
-def path_of(variable):
-    """The path of a Keras variable, or the name of a TensorFlow variable or tensor."""
-    path = getattr(variable, "path", None) or getattr(variable, "name", None)
-    return path or "tensor"  # eager tensors have no name
-
-
 def rank_independent(paths):
     """Returns variable paths with the numbers in each part relative to the lowest one.
 

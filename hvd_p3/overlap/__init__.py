@@ -1,6 +1,8 @@
-"""Overlapped mode: updates that are applied just before the next forward pass reads a variable.
+"""Overlapped mode: updates that are applied just before a variable is next read.
 
-`pending_update` is one variable's update and the guard that applies it, `guarded_variable` puts the
-guard into every access of a Keras variable, `eligibility` says which optimizers can be overlapped,
-and `overlapped_updates` joins them for one optimizer.
+`overlapped_updates` joins the others for one optimizer: `pending_update` is one variable's update
+and the guard that applies it, `late_update` and `hyper_parameters` make it see the step it belongs
+to, `guards`, `guarded_variable` and `guarded_function` put guards where variables are used,
+`exporting` keeps them out of exported programs, and `eligibility` says which optimizers can be
+overlapped.
 """

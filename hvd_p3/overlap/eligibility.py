@@ -7,8 +7,8 @@ variable needs neither the gradient nor the state of another.
 
 import keras
 
-from hvd_p3 import reduction
 from hvd_p3.overlap import guarded_variable
+from hvd_p3.variables import native_variable, path_of
 
 # Optimizers whose update_step is known to read and write one variable and its state only.
 _SEPARABLE = {
@@ -107,9 +107,10 @@ def reason_for_immediate_mode(optimizer, wrapped_class):
     if optimizer.gradient_accumulation_steps:
         return "gradient_accumulation_steps updates all variables at once"
     for variable in optimizer._trainable_variables:
-        native = reduction.native_variable(variable)
+        native = native_variable(variable)
         if not guarded_variable.can_attach(native):
-            return f"variable '{variable.name}' is a {type(native).__name__}"
+            kind = type(native).__name__
+            return f"variable '{path_of(variable)}' is a {kind}, which cannot be guarded"
         if getattr(variable, "overwrite_with_gradient", False):
             return f"variable '{variable.path}' is overwritten with its gradient"
     _, shared = state_of_each_variable(optimizer)

@@ -5,13 +5,10 @@ tensor, saving, `tf.train.Checkpoint`, `get_weights`, and code that holds the `t
 `attach` gives the variable a subclass of its own class whose `handle` calls the guard first.
 """
 
-import functools
-import types
-import weakref
-
 from tensorflow.python.ops import resource_variable_ops
 
-_GUARDS = "_hvd_p3_guards"
+from hvd_p3 import subclassing
+from hvd_p3.overlap import guards
 
 
 class _GuardedAccess:
@@ -19,7 +16,7 @@ class _GuardedAccess:
 
     @property
     def handle(self):
-        run_guards(self)
+        guards.run(self)
         return self._handle
 
     @property
@@ -27,39 +24,19 @@ class _GuardedAccess:
         return self._handle.device  # no access of the value
 
 
-def run_guards(variable):
-    """Applies the updates that are pending on a `tf.Variable`, guarded or not."""
-    for reference in vars(variable).get(_GUARDS, ()):
-        pending_update = reference()
-        if pending_update is not None:
-            pending_update.guard()
-
-
-@functools.cache
-def _guarded_class(variable_class):
-    # new_class finds the metaclass of TensorFlow's variables.
-    guarded = types.new_class(variable_class.__name__, (_GuardedAccess, variable_class))
-    guarded.__module__ = variable_class.__module__
-    guarded.__doc__ = variable_class.__doc__
-    return guarded
-
-
 def attach(variable, pending_update):
     """Guards a variable from now on.
 
     A variable that several optimizers update has a guard for each. Those of earlier optimizers are
-    settled first and then held weakly: they end with their optimizer.
+    settled first.
 
     Args:
         variable: `tf.Variable`: a model's variable, or an optimizer's state for it.
         pending_update: `PendingUpdate` whose `guard` runs before each access.
     """
-    run_guards(variable)
-    earlier = [reference() for reference in vars(variable).get(_GUARDS, ())]
-    references = [weakref.ref(each) for each in earlier if each is not None]
-    vars(variable)[_GUARDS] = [*references, lambda: pending_update]
-    if not isinstance(variable, _GuardedAccess):
-        variable.__class__ = _guarded_class(type(variable))
+    guards.run(variable)
+    guards.add(variable, [pending_update])
+    subclassing.mix_in(variable, _GuardedAccess)
 
 
 def can_attach(variable):

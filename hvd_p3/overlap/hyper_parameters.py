@@ -32,11 +32,11 @@ class HyperParameters:
         learning_rate = optimizer._get_current_learning_rate()
         # A Python number is a constant of the trace like the others; a tensor or variable travels
         # with each gradient, and keeps its dtype, since Keras rounds in it.
-        self.is_constant_rate = isinstance(learning_rate, (int, float))
-        if self.is_constant_rate:
-            self.learning_rate = learning_rate
-        else:
-            self.learning_rate_dtype = keras.backend.standardize_dtype(learning_rate.dtype)
+        is_constant = isinstance(learning_rate, (int, float))
+        self.learning_rate = learning_rate if is_constant else None
+        self.learning_rate_dtype = (
+            None if is_constant else keras.backend.standardize_dtype(learning_rate.dtype)
+        )
 
     def difference(self, other):
         """Says in words what `other` has changed, or returns `None`."""
@@ -53,4 +53,6 @@ class HyperParameters:
         return None
 
     def _rate(self):
-        return self.learning_rate if self.is_constant_rate else self.learning_rate_dtype
+        if self.learning_rate is not None:
+            return str(self.learning_rate)
+        return f"a tensor of {self.learning_rate_dtype}"

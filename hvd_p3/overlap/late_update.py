@@ -19,7 +19,7 @@ LEARNING_RATE = "current learning rate"
 
 
 class LateUpdates:
-    """The updates of one optimizer.
+    """The updates of one optimizer. Used by the thread that traces or runs eagerly.
 
     Args:
         optimizer: A built optimizer that `eligibility` accepts. Its class looks up attributes in
@@ -80,7 +80,7 @@ class LateUpdates:
         optimizer = self._optimizer
         hyper_parameters = self._versions[version]
         learning_rate, iterations, *shared = context
-        if hyper_parameters.is_constant_rate:
+        if hyper_parameters.learning_rate is not None:
             learning_rate = hyper_parameters.learning_rate
         else:
             learning_rate = tf.cast(learning_rate, hyper_parameters.learning_rate_dtype)

@@ -1,8 +1,9 @@
 """Overlapped mode of one optimizer: pushes each step's gradients and settles the updates."""
 
-from hvd_p3 import reduction
+from hvd_p3 import xla
 from hvd_p3.overlap import eligibility, guarded_function, guarded_variable
 from hvd_p3.overlap.pending_update import PendingUpdate
+from hvd_p3.variables import native_variable
 
 
 class OverlappedUpdates:
@@ -21,17 +22,17 @@ class OverlappedUpdates:
         self._reducer = reducer
         self._late_updates = late_updates
         self._pending = []
-        guards = []
+        pending_update_of = []
         states, _ = eligibility.state_of_each_variable(optimizer)
         for index, (variable, state) in enumerate(zip(self._variables, states, strict=True)):
-            native = reduction.native_variable(variable)
+            native = native_variable(variable)
             pending = PendingUpdate(index, native, reducer.slots[index], late_updates)
-            guards.append((native, pending))
-            guards += [(reduction.native_variable(each), pending) for each in state]
+            pending_update_of.append((native, pending))
+            pending_update_of += [(native_variable(each), pending) for each in state]
             self._pending.append(pending)
-        for guarded, pending in guards:
+        for guarded, pending in pending_update_of:
             guarded_variable.attach(guarded, pending)
-        guarded_function.attach_to_traced_functions(guards)
+        guarded_function.attach_to_traced_functions(pending_update_of)
 
     def unguarded_use(self):
         """Returns a variable that the function being traced has used without a guard, or `None`.
@@ -50,6 +51,7 @@ class OverlappedUpdates:
             gradients: dict of variable index to tensor or `tf.IndexedSlices`. Sparse gradients are
                 reduced and applied within the step.
         """
+        xla.check_not_compiling()
         # Variables that this step has not read may have updates of an earlier step pending.
         self.guard_all()
         dense, sparse = self._reducer.split(gradients)

@@ -26,6 +26,9 @@ class PendingUpdate:
     applies at once. TensorFlow orders later reads of the variable after the guard, since both take
     the variable's resource.
 
+    One thread at a time may trace or read eagerly: the update runs after the pull, so another
+    thread could read in between.
+
     A guard serves the rest of its graph until another op takes the slot: a push, or a call of a
     function or a loop in which there may be one.
 

@@ -82,6 +82,30 @@ def check_dtypes():
             assert np.all(np.asarray(variable.numpy(), "float64")[used] == value), dtype
 
 
+def check_predivided_average_keeps_float16_in_range():
+    mine = tf.IndexedSlices(tf.fill([1, _WIDTH], 40000.0), tf.constant([3]), [_ROWS, _WIDTH])
+    mine = tf.IndexedSlices(tf.cast(mine.values, tf.float16), mine.indices, mine.dense_shape)
+    for factor, expected in ((1.0, -np.inf), (2.0, -40000.0)):
+        optimizer = hvd.DistributedOptimizer(
+            keras.optimizers.SGD(1.0), gradient_predivide_factor=factor
+        )
+        variable = keras.Variable(tf.zeros([_ROWS, _WIDTH]), dtype="float16")
+        optimizer.build([variable])
+        optimizer.apply([mine], [variable])
+        assert np.all(variable.numpy()[3] == np.float16(expected)), (factor, variable.numpy()[3])
+
+
+def check_integers():
+    table = tf.Variable(tf.zeros([_ROWS, 2], tf.int32))
+    for op, factor in ((hvd.Average, 3), (hvd.Sum, 6)):
+        mine = tf.IndexedSlices(tf.fill([1, 2], 3), tf.constant([hvd.rank() // 2]), None)
+        reducer = hvd.reduction.GradientReducer("integers", op, 1.0, sparse_as_dense=False)
+        reducer.build([table])
+        reducer.record_forward_order([table])
+        (reduced,) = reducer.reduce({0: mine}).values()
+        same_bits(reduced.values, np.full((1, 2), factor, "int32"), "rows")
+
+
 def check_names_do_not_depend_on_what_a_rank_built_before():
     for _ in range(hvd.rank()):  # Keras numbers layers and optimizers
         keras.optimizers.SGD()

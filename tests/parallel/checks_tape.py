@@ -84,6 +84,42 @@ def check_loop_of_the_user_keeps_ranks_together():
             same_bits(one, two, f"variable {index}")
 
 
+def check_same_weights_as_a_distributed_optimizer():
+    x = np.random.default_rng(hvd.rank()).normal(size=(24, 4)).astype("float32")
+    weights = []
+    for use_tape in (False, True):
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="tanh")])
+        adam = keras.optimizers.Adam(0.01)
+        if not use_tape:
+            adam = hvd.DistributedOptimizer(adam)
+
+        @tf.function
+        def step(batch, model=model, adam=adam, use_tape=use_tape):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(model(batch)))
+            if use_tape:
+                tape = hvd.DistributedGradientTape(tape)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            adam.apply(gradients, model.trainable_variables)
+
+        adam.build(model.trainable_variables)
+        for start in range(0, 24, 4):
+            step(x[start : start + 4])
+        weights.append([variable.numpy() for variable in model.variables + adam.variables])
+    for index, (one, two) in enumerate(zip(*weights, strict=True)):
+        same_bits(one, two, f"variable {index}")
+
+
+def check_jacobians_are_refused():
+    x = tf.Variable([1.0, 2.0])
+    with hvd.DistributedGradientTape(tf.GradientTape(persistent=True)) as tape:
+        y = x * x
+    for function in (tape.jacobian, tape.batch_jacobian):
+        with raises(NotImplementedError, "plain tf.GradientTape"):
+            function(y, x)
+
+
 def check_gradient_that_one_rank_has_not_is_an_error_on_all():
     first, second = tf.Variable(1.0), tf.Variable(1.0)
     with tf.GradientTape() as tape:

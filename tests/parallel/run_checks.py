@@ -5,7 +5,8 @@
 A check is a function whose name starts with `check_`; it fails by raising. A module may have
 another `PREFIX`, and a function `run_check` that is called with each check instead. Starting ranks
 and TensorFlow takes most of the time, so one start serves many checks. Each rank writes its results
-to OUTPUT_FOLDER/RANK.json: the name of each check that ran, and "" or the traceback of its failure.
+to OUTPUT_FOLDER/RANK.json: the name of each check that ran, and "", "skipped: " and the reason of a
+`unittest.SkipTest`, or the traceback of its failure.
 After a failure on any rank the others stop too, since ranks may no longer be in step.
 """
 
@@ -14,11 +15,18 @@ import json
 import sys
 import time
 import traceback
+import unittest
 from pathlib import Path
 
 import tensorflow as tf
 
 import hvd_p3 as hvd
+
+SKIPPED = "skipped: "
+
+
+def _has_failed(result):
+    return bool(result) and not result.startswith(SKIPPED)
 
 
 def load(path):
@@ -44,14 +52,16 @@ def main(module_path, output_folder, *wanted):
         try:
             run_check(check)
             results[name] = ""
+        except unittest.SkipTest as skipped:
+            results[name] = f"{SKIPPED}{skipped}"
         except Exception:
             results[name] = traceback.format_exc()
         if hvd.rank() == 0:
-            verdict = "failed" if results[name] else "passed"
+            verdict = "failed" if _has_failed(results[name]) else "passed"
             print(f"{name} {verdict} in {time.monotonic() - started:.1f} s", flush=True)
         Path(output_folder, f"{hvd.rank()}.json").write_text(json.dumps(results))
         failed_anywhere = hvd.allreduce(
-            tf.constant(1 if results[name] else 0), op=hvd.Sum, name=f"failed.{name}"
+            tf.constant(int(_has_failed(results[name]))), op=hvd.Sum, name=f"failed.{name}"
         )
         if int(failed_anywhere) > 0:
             break

@@ -25,3 +25,9 @@ _CASES = [
 @pytest.mark.parametrize(("module", "ranks", "check"), _CASES)
 def test_check(assert_check, module, ranks, check):
     assert_check(module, ranks, check)
+
+
+@pytest.mark.parallel
+@pytest.mark.parametrize("check", check_names("checks_gloo"))
+def test_check_under_gloo(assert_check, check):
+    assert_check("checks_gloo", 2, check, controller="--gloo")

@@ -13,6 +13,8 @@ from conftest import check_names
 
 _FOLDER = Path(__file__).parent / "exactness"
 
+_TABLES = ("IMMEDIATE", "REWRITTEN", "UNFOLDED")
+
 # module -> (prefix of the names of its checks, ranks)
 _MODULES = {
     "rows_models": ("row_", 2),
@@ -25,21 +27,22 @@ _MODULES = {
 }
 
 
-def _immediate_rows():
-    """`table.IMMEDIATE`, without importing TensorFlow."""
-    for node in ast.parse((_FOLDER / "table.py").read_text()).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == "IMMEDIATE":
-            return ast.literal_eval(node.value)
-    raise AssertionError("table.py has no IMMEDIATE")
-
-
-_IMMEDIATE = _immediate_rows()
+def _tables():
+    """The rows that `table.py` names in its tables, without importing TensorFlow."""
+    tree = ast.parse((_FOLDER / "table.py").read_text())
+    values = {
+        node.targets[0].id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and node.targets[0].id in _TABLES
+    }
+    return {name: set(ast.literal_eval(value)) for name, value in values.items()}
 
 
 def _cases():
+    immediate = _tables()["IMMEDIATE"]
     for module, (prefix, ranks) in _MODULES.items():
         for check in check_names(f"exactness/{module}", prefix):
-            mode = ["immediate"] if check in _IMMEDIATE else []
+            mode = ["immediate"] if check in immediate else []
             kind = module.removeprefix("rows_").removeprefix("checks_")
             name = "-".join([kind, str(ranks), check.removeprefix(prefix), *mode])
             yield pytest.param(f"exactness/{module}", ranks, check, id=name)
@@ -51,18 +54,11 @@ def test_exactness(assert_check, module, ranks, check):
     assert_check(module, ranks, check)
 
 
-def test_exactness_has_a_row_for_each_reason_for_immediate_mode():
+@pytest.mark.parametrize("name", _TABLES)
+def test_exactness_tables_name_rows_that_exist(name):
     rows = {
-        name
+        row
         for module, (prefix, _) in _MODULES.items()
-        for name in check_names(f"exactness/{module}", prefix)
+        for row in check_names(f"exactness/{module}", prefix)
     }
-    assert set(_IMMEDIATE) <= rows
-    assert sorted(set(_IMMEDIATE.values())) == [
-        "LossScaleOptimizer looks at all gradients before any update",
-        "global_clipnorm needs all gradients before any update",
-        "gradient_accumulation_steps updates all variables at once",
-        "is not known to update each variable by itself",
-        "momentum was changed from 0.9 to 0.5",
-        "the model runs eagerly",
-    ]
+    assert _tables()[name] <= rows

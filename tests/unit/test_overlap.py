@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hvd_p3
-from hvd_p3 import _engine, notices
+from hvd_p3 import _engine, notices, process
 
 _PATIENCE_S = 30.0
 _FIRST, _SECOND = 16, 17  # units of the two layers
@@ -255,6 +255,20 @@ def test_overlap_is_turned_on_before_the_trace_of_a_built_optimizer(gated_engine
     optimizer.build([keras.Variable([1.0])])
     with pytest.raises(ValueError, match=r"outside of any tf\.function"):
         tf.function(optimizer.turn_overlap_on, autograph=False)()
+    assert not optimizer.is_overlapped()
+
+
+@pytest.mark.parametrize(
+    ("reduction", "overlap", "reason"),
+    [(process.HOROVOD, True, "Gloo"), (process.ENGINE, False, "HVD_P3_OVERLAP")],
+)
+def test_overlap_that_cannot_be_says_why(gated_engine, reduction, overlap, reason):
+    current = process.current()
+    current.reduction = reduction
+    current.config = hvd_p3.Configuration(overlap=overlap)
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1))
+    optimizer.build([keras.Variable([1.0])])
+    assert reason in optimizer.turn_overlap_on()
     assert not optimizer.is_overlapped()
 
 

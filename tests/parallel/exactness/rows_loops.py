@@ -63,13 +63,18 @@ def row_run_eagerly(run):
     run.record("3 steps")
 
 
-def row_own_loop(run):
-    model = _model()
-    optimizer = run.distribute(keras.optimizers.SGD(0.1, momentum=0.9))
+def _build(run, model, optimizer):
+    """What a loop of one's own does before it traces its step."""
     run.watch(model)
     optimizer.build(model.trainable_variables)
     if run.overlapped:
         assert optimizer.turn_overlap_on() is None
+
+
+def row_own_loop(run):
+    model = _model()
+    optimizer = run.distribute(keras.optimizers.SGD(0.1, momentum=0.9))
+    _build(run, model, optimizer)
 
     @tf.function
     def step(x, y):
@@ -91,10 +96,7 @@ def row_own_loop(run):
 def row_own_loop_inside_the_graph(run):
     model = _model()
     optimizer = run.distribute(_adam())
-    run.watch(model)
-    optimizer.build(model.trainable_variables)
-    if run.overlapped:
-        assert optimizer.turn_overlap_on() is None
+    _build(run, model, optimizer)
 
     @tf.function
     def epoch(x, y):
@@ -292,26 +294,3 @@ def row_functions_of_the_user_between_batches(run):
 
     run.fit(model, x, y, callbacks=[Read()])
     run.record("6 steps", *[np.asarray(each) for each in seen])
-
-
-def row_gradient_tape(run):
-    """DistributedGradientTape is always immediate. Here it stands in for overlapped mode: it must
-    leave the weights that a distributed optimizer leaves."""
-    model, adam = _model(), _adam()
-    x, y = table.features(), table.targets()
-
-    @tf.function
-    def step(x, y):
-        with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
-            loss = tf.reduce_mean(tf.square(model(x, training=True) - y))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        adam.apply(gradients, model.trainable_variables)
-
-    if run.overlapped:
-        run.pending_seen = True
-        for index in range(6):
-            step(x[4 * index : 4 * index + 4], y[4 * index : 4 * index + 4])
-    else:
-        model.compile(hvd.DistributedOptimizer(adam), loss="mse")
-        model.fit(x, y, batch_size=4, shuffle=False, verbose=0)
-    run.record("6 steps", *[variable.numpy() for variable in model.variables])

@@ -1,0 +1,33 @@
+"""Where Horovod runs on Gloo, gradients go through Horovod's own operations."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from expect import same_bits
+
+import hvd_p3 as hvd
+
+
+def check_dense_and_sparse_gradients_of_an_optimizer():
+    dense, table = keras.Variable(np.zeros(3, "float32")), keras.Variable(np.zeros((9, 2), "f4"))
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0))
+    optimizer.build([dense, table])
+    assert "Gloo" in optimizer.turn_overlap_on()
+    for rows in ([hvd.rank(), 5], list(range(9))):  # few rows, and as many as the table has
+        gradients = [
+            tf.fill([3], 2.0 * hvd.rank()),
+            tf.IndexedSlices(tf.ones([len(rows), 2]), tf.constant(rows), tf.constant([9, 2])),
+        ]
+        tf.function(lambda given=gradients: optimizer.apply(given), autograph=False)()
+    same_bits(dense.numpy(), np.full(3, -2.0, "float32"), "dense")
+    expected = np.full((9, 2), -1.0, "float32")
+    expected[[0, 1]], expected[5] = -1.5, -2.0
+    same_bits(table.numpy(), expected, "table")
+
+
+def check_tape():
+    variable = tf.Variable([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(variable) * (1.0 + hvd.rank())
+    gradient = hvd.DistributedGradientTape(tape).gradient(loss, variable)
+    same_bits(gradient, np.float32([1.5, 1.5]), "gradient")
