@@ -3,9 +3,9 @@
     python benchmarks/overhead.py                     # plain Keras and a wrapped optimizer
     horovodrun -np 2 python benchmarks/overhead.py    # and immediate and overlapped mode
 
-Trains ResNet-50 on random images. The systems take turns, step by step and trace by trace, so that
-a busy machine disturbs all alike; the table has medians and their ratio to plain Keras. A step of
-more than one rank includes the reduction.
+Trains ResNet-50 on random images. The variants take turns, with some steps each, so that a busy
+machine disturbs all alike. All updates of a turn are applied within its time. The table has medians
+and their ratio to plain Keras. A step of more than one rank includes the reduction.
 """
 
 import argparse
@@ -20,8 +20,10 @@ import rich.table
 
 import hvd_p3 as hvd
 
+_STEPS_OF_A_TURN = 4
 
-class System:
+
+class Variant:
     """One way to train the model.
 
     Args:
@@ -43,9 +45,9 @@ class System:
             optimizer = hvd.DistributedOptimizer(optimizer)
         self._model.compile(optimizer, loss="sparse_categorical_crossentropy", jit_compile=False)
         optimizer.build(self._model.trainable_variables)
-        if overlapped:
-            reason = optimizer.turn_overlap_on()
-            assert reason is None, reason
+        reason = optimizer.turn_overlap_on() if overlapped else None
+        if reason is not None:
+            raise SystemExit(f"cannot measure overlapped mode: {reason}")
         random = np.random.default_rng(hvd.rank())
         self._x = random.random((arguments.batch, size, size, 3), "float32")
         self._y = random.integers(10, size=arguments.batch)
@@ -55,44 +57,47 @@ class System:
     def trace(self):
         """Times the first step of a new function: tracing, graph optimization and one step."""
         self._model.make_train_function(force=True)
-        self.trace_seconds.append(self._time_step())
+        self.trace_seconds.append(self._time(steps=1))
 
-    def step(self):
-        self.step_seconds.append(self._time_step())
+    def turn(self):
+        """Times some steps."""
+        self.step_seconds.append(self._time(_STEPS_OF_A_TURN) / _STEPS_OF_A_TURN)
 
-    def _time_step(self):
+    def _time(self, steps):
         start = time.perf_counter()
-        self._model.train_on_batch(self._x, self._y)
+        for _ in range(steps):
+            self._model.train_on_batch(self._x, self._y)
+        hvd.settle(self._model)
         return time.perf_counter() - start
 
 
 def measure(arguments):
-    """Returns the systems, with their times."""
-    systems = [System("plain Keras", arguments, distributed=False)]
+    """Returns the variants, with their times."""
+    variants = [Variant("plain Keras", arguments, distributed=False)]
     if hvd.size() == 1:
-        systems.append(System("hvd_p3, one rank", arguments, distributed=True))
+        variants.append(Variant("hvd_p3, one rank", arguments, distributed=True))
     else:
-        systems.append(System("hvd_p3, immediate", arguments, distributed=True))
-        systems.append(System("hvd_p3, overlapped", arguments, distributed=True, overlapped=True))
-    # The first trace of a process, and the first step of a function, also warm up TensorFlow.
-    work = [System.trace] * (1 + arguments.traces) + [System.step] * (1 + arguments.steps)
+        variants.append(Variant("hvd_p3, immediate", arguments, distributed=True))
+        variants.append(Variant("hvd_p3, overlapped", arguments, distributed=True, overlapped=True))
+    # The first trace of a process, and the first steps of a function, also warm up TensorFlow.
+    work = [Variant.trace] * (1 + arguments.traces) + [Variant.turn] * (1 + arguments.turns)
     for task in rich.progress.track(work, "measuring", disable=hvd.rank() != 0):
-        for system in systems:
-            task(system)
-    return systems
+        for variant in variants:
+            task(variant)
+    return variants
 
 
-def table(systems):
+def table(variants):
     """Returns a `rich.table.Table` of medians."""
     result = rich.table.Table(title=f"ResNet-50 on {hvd.size()} rank(s)")
     for heading in ("", "step (s)", "ratio", "tracing (s)", "ratio"):
         result.add_column(heading, justify="right" if heading else "left")
     steps, traces = [], []
-    for system in systems:
-        steps.append(statistics.median(system.step_seconds[1:]))
-        traces.append(statistics.median(system.trace_seconds[1:]) - steps[-1])
+    for variant in variants:
+        steps.append(statistics.median(variant.step_seconds[1:]))
+        traces.append(statistics.median(variant.trace_seconds[1:]) - steps[-1])
         result.add_row(
-            system.name,
+            variant.name,
             f"{steps[-1]:.3f}",
             f"{steps[-1] / steps[0]:.3f}",
             f"{traces[-1]:.2f}",
@@ -109,13 +114,13 @@ def main():
     parser.add_argument(
         "--image-size", type=int, default=64, help="pixels, 32 or more (default 64)"
     )
-    parser.add_argument("--steps", type=int, default=40, help="steps to measure (default 40)")
+    parser.add_argument("--turns", type=int, default=15, help="turns to measure (default 15)")
     parser.add_argument("--traces", type=int, default=3, help="traces to measure (default 3)")
     arguments = parser.parse_args()
     hvd.init()
-    systems = measure(arguments)
+    variants = measure(arguments)
     if hvd.rank() == 0:
-        rich.console.Console(width=80).print(table(systems))
+        rich.console.Console(width=80).print(table(variants))
 
 
 if __name__ == "__main__":

@@ -73,7 +73,8 @@ class Configuration:
         bool,
         lambda value: True,
         "a boolean (0 or 1)",
-        "Whether P3Callback turns overlapped mode on; otherwise training is in immediate mode.",
+        "Whether P3Callback and turn_overlap_on turn overlapped mode on; otherwise training is in "
+        "immediate mode.",
     )
     trace: bool = _setting(
         False,
