@@ -3,6 +3,7 @@
 import functools
 
 import horovod.tensorflow as horovod
+import tensorflow as tf
 
 from hvd_p3 import process
 from hvd_p3.variables import native_variable
@@ -15,21 +16,40 @@ Max = horovod.Max
 Product = horovod.Product
 
 
-def _delegate(function):
+def _delegate(function, instead_of_bfloat16=lambda tensor: (tensor, lambda result: result)):
     """Horovod's function, after a check that hvd_p3 is initialised, with a Keras variable allowed
-    as first argument."""
+    as first argument, and for bfloat16, which Horovod does not know.
+
+    Args:
+        function: Function of Horovod.
+        instead_of_bfloat16: Function of a bfloat16 tensor that returns the tensor to call Horovod
+            with, and a function that turns its result into bfloat16.
+    """
 
     @functools.wraps(function)
     def delegated(tensor, *args, **kwargs):
         process.current()
-        return function(native_variable(tensor), *args, **kwargs)
+        tensor = native_variable(tensor)
+        if getattr(tensor, "dtype", None) != tf.bfloat16:
+            return function(tensor, *args, **kwargs)
+        tensor, from_result = instead_of_bfloat16(tensor)
+        return from_result(function(tensor, *args, **kwargs))
 
     return delegated
 
 
-allreduce = _delegate(horovod.allreduce)
-allgather = _delegate(horovod.allgather)
-broadcast = _delegate(horovod.broadcast)
+def _as_bits(tensor):
+    bits = tf.bitcast(tensor, tf.uint16)
+    return bits, lambda result: tf.bitcast(result, tf.bfloat16)
+
+
+def _as_float32(tensor):
+    return tf.cast(tensor, tf.float32), lambda result: tf.cast(result, tf.bfloat16)
+
+
+allreduce = _delegate(horovod.allreduce, _as_float32)
+allgather = _delegate(horovod.allgather, _as_bits)
+broadcast = _delegate(horovod.broadcast, _as_bits)
 broadcast_object = _delegate(horovod.broadcast_object)
 allgather_object = _delegate(horovod.allgather_object)
 
@@ -60,6 +80,12 @@ def broadcast_variables(variables, root_rank):
     ```
     """
     check_root_rank(root_rank)
-    variables = [native_variable(variable) for variable in variables]
-    if variables and process.size() > 1:
-        horovod.broadcast_variables(variables, root_rank=root_rank)
+    if process.size() == 1:
+        return
+    known, unknown = [], []
+    for variable in map(native_variable, variables):
+        (unknown if variable.dtype == tf.bfloat16 else known).append(variable)
+    if known:
+        horovod.broadcast_variables(known, root_rank=root_rank)
+    for index, variable in enumerate(unknown):
+        variable.assign(broadcast(variable, root_rank, name=f"broadcast_variables.{index}"))

@@ -5,8 +5,9 @@ dense gradient, ranks exchange them; otherwise they reduce the dense gradient. T
 are summed first. Exchanged rows are then summed in the order of ranks.
 """
 
-import horovod.tensorflow as horovod
 import tensorflow as tf
+
+from hvd_p3 import collectives
 
 
 def reduce_rows(gradient, shape, name, scale_before, scale_after, reduce_dense):
@@ -43,12 +44,8 @@ def reduce_rows(gradient, shape, name, scale_before, scale_after, reduce_dense):
 
 
 def _gather(tensor, name):
-    # Horovod gathers bits; it does not know bfloat16.
-    dtype = tensor.dtype
-    bits = tf.bitcast(tensor, tf.uint16) if dtype == tf.bfloat16 else tensor
     # Keras puts the numbers of the process into name scopes; they may differ between ranks.
-    gathered = horovod.allgather(bits, name=name, ignore_name_scope=True)
-    return tf.bitcast(gathered, dtype) if dtype == tf.bfloat16 else gathered
+    return collectives.allgather(tensor, name=name, ignore_name_scope=True)
 
 
 def _sum_of_each_row(rows, values):

@@ -30,6 +30,21 @@ def check_collectives_on_tensors_and_keras_variables():
         same_bits(received, np.float32([2, 3]), f"broadcast of {kind}")
 
 
+def check_bfloat16_which_horovod_does_not_know():
+    mine = tf.cast([1.0, 2.0], tf.bfloat16) + hvd.rank()
+    variable = keras.Variable(mine, dtype="bfloat16")
+    for source in (mine, variable):
+        kind = type(source).__name__
+        total = hvd.allreduce(source, op=hvd.Sum, name=f"bfloat16.allreduce.{kind}")
+        same_bits(total, tf.cast([3, 5], tf.bfloat16), f"allreduce of {kind}")
+        gathered = hvd.allgather(source, name=f"bfloat16.allgather.{kind}")
+        same_bits(gathered, tf.cast([1, 2, 2, 3], tf.bfloat16), f"allgather of {kind}")
+        received = hvd.broadcast(source, root_rank=1, name=f"bfloat16.broadcast.{kind}")
+        same_bits(received, tf.cast([2, 3], tf.bfloat16), f"broadcast of {kind}")
+    hvd.broadcast_variables([variable, keras.Variable(1.0)], root_rank=1)
+    same_bits(variable.numpy(), tf.cast([2, 3], tf.bfloat16), "broadcast variable")
+
+
 def check_objects():
     assert hvd.broadcast_object({"rank": hvd.rank()}, root_rank=1) == {"rank": 1}
     assert hvd.allgather_object(f"rank {hvd.rank()}") == ["rank 0", "rank 1"]
