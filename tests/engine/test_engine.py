@@ -174,7 +174,7 @@ def test_failed_collective_leaves_nothing_pending(scenario_binary, scenario, dat
     """I5: after a transport error nothing stays pending on the rank that saw it."""
     rank = data.draw(st.integers(0, scenario.ranks - 1))
     sequence = data.draw(st.integers(0, 10))
-    scenario.extra_lines.append(f"fail {sequence} {rank}")
+    scenario.extra_lines += [f"fail {sequence} {rank}", "shutdown_timeout_s 0.1"]
     report = scenarios.run(scenario_binary, scenario)
     for each in report["ranks"]:
         for reduction in each["reductions"]:

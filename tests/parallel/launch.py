@@ -1,6 +1,7 @@
 """Starts programs on several ranks with horovodrun, and leaves no process behind."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import time
 from pathlib import Path
 
 import psutil
+
+_RANK_MARK = re.compile(r"\[\d+,\d+\]<std(out|err)>:")
 
 
 class Job:
@@ -36,7 +39,10 @@ class Job:
         )
 
     def wait(self, timeout):
-        """Returns (exit code, output). Ends the job and fails if it runs for `timeout` seconds."""
+        """Returns (exit code, output). Ends the job and fails if it runs for `timeout` seconds.
+
+        The output is without mpirun's marks of the rank, which can stand in the middle of a line.
+        """
         try:
             output, _ = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -45,7 +51,7 @@ class Job:
             raise AssertionError(f"the job hung for {timeout} s; its output:\n{output}") from None
         finally:
             self.end()
-        return self.process.returncode, output
+        return self.process.returncode, _RANK_MARK.sub("", output)
 
     def members(self):
         """The processes of the job that are alive."""
