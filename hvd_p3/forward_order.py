@@ -10,7 +10,7 @@ Method: Priority-based Parameter Propagation (Jayarajan et al., 2019), section 4
 
 import tensorflow as tf
 
-from hvd_p3.variables import path_of
+from hvd_p3.variables import path_of, resource_of
 
 
 def first_uses(variables):
@@ -29,7 +29,7 @@ def first_uses(variables):
     numbers = {op.name: number for number, op in enumerate(graph.get_operations())}
     uses = []
     for variable in variables:
-        resource = getattr(variable, "_handle", variable)  # the property `handle` may run a guard
+        resource = resource_of(variable) if isinstance(variable, tf.Variable) else variable
         consumers = graph.capture(resource).consumers()
         uses.append(min((numbers[op.name] for op in consumers), default=None))
     return uses

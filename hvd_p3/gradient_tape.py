@@ -16,6 +16,11 @@ _NO_JACOBIAN = (
     "tf.GradientTape, and reduce it with hvd_p3.allreduce."
 )
 
+_NO_SECOND = (
+    "reduced gradients cannot be differentiated again. Use a plain tf.GradientTape inside, and "
+    "hvd_p3.DistributedGradientTape for the outer one."
+)
+
 # Programs make a tape for each step. Those with the same arguments and sources, by path, dtype and
 # shape, share a reducer, and with it what ranks have agreed on. Reducers live as long as the
 # process. The lock protects the dict; a reducer is used by one thread at a time.
@@ -99,6 +104,9 @@ class _DistributedTapeMethods:
         reduced = reducer.reduce(
             {index: gradient for index, gradient in enumerate(flat) if gradient is not None}
         )
+        for index, gradient in reduced.items():
+            if not isinstance(gradient, tf.IndexedSlices):
+                reduced[index] = tf.raw_ops.PreventGradient(input=gradient, message=_NO_SECOND)
         return tf.nest.pack_sequence_as(
             gradients, [reduced.get(index) for index in range(len(flat))], expand_composites=False
         )

@@ -235,7 +235,7 @@ def all_reduce(
 def _all_reduce_gradient(operation, upstream):
     """The gradient of a sum over ranks with respect to one rank's part is the sum over ranks of the
     upstream gradients; scales carry over, since the reduction is linear."""
-    spec = _declared[operation.get_attr("tensor_handle")]
+    spec = _declared[operation.get_attr("tensor_handle")]  # others are behind PreventGradient
     reduced = all_reduce(
         upstream,
         name=spec.name + "/gradient",

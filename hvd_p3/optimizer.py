@@ -11,6 +11,7 @@ from hvd_p3.overlap import eligibility
 from hvd_p3.overlap.late_update import LEARNING_RATE, LateUpdates, update_each_variable
 from hvd_p3.overlap.overlapped_updates import OverlappedUpdates
 from hvd_p3.reduction import GradientReducer, check_arguments
+from hvd_p3.sparse_gradients import values_of
 from hvd_p3.variables import path_of
 
 _STATE = "_hvd_p3_state"
@@ -130,8 +131,7 @@ class _DistributedState:
         if self.train_function is None or self.train_function() is not train_function:
             self.train_function = weakref.ref(train_function)
             self.is_eligible = True
-            self.overlapped.guard_all()
-            self.late_updates.adopt_hyper_parameters()
+            self.overlapped.adopt_hyper_parameters()
 
     def leave_overlap_if_needed(self):
         """Finds out whether the step that is being traced or run can be overlapped.
@@ -235,12 +235,17 @@ class _DistributedMethods:
             if reason is None:
                 self._filter_empty_gradients(grads, trainable_variables)  # for Keras's warning
                 state.overlapped.push(gradients)
-                self._iterations.assign_add(1)
+                with tf.control_dependencies(values_of(gradients.values())):
+                    self._iterations.assign_add(1)
                 return None
             notices.train_immediately(reason)
             state.overlapped.guard_all()
         reduced = state.reducer.reduce(gradients)
-        return super().apply([reduced.get(index) for index in indices], trainable_variables)
+        # Keras's train function runs once more at the end of a dataset of unknown length, and fails
+        # for lack of data while what does not need data still runs. Such a step must not count, or
+        # it would count on some ranks only.
+        with tf.control_dependencies(values_of(gradients.values())):
+            return super().apply([reduced.get(index) for index in indices], trainable_variables)
 
     def turn_overlap_on(self):
         """Turns overlapped mode on for functions traced from now on.

@@ -43,6 +43,11 @@ def reduce_rows(gradient, shape, name, scale_before, scale_after, reduce_dense):
     return tf.IndexedSlices(values, rows, tf.constant(shape.as_list(), tf.int64))
 
 
+def values_of(gradients):
+    """The tensors of gradients that may be `tf.IndexedSlices`, for control dependencies."""
+    return [each.values if isinstance(each, tf.IndexedSlices) else each for each in gradients]
+
+
 def _gather(tensor, name):
     # Keras puts the numbers of the process into name scopes; they may differ between ranks.
     return collectives.allgather(tensor, name=name, ignore_name_scope=True)

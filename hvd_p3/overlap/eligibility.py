@@ -6,6 +6,7 @@ variable needs neither the gradient nor the state of another.
 """
 
 import keras
+import tensorflow as tf
 
 from hvd_p3.overlap import guarded_variable
 from hvd_p3.variables import native_variable, path_of
@@ -113,10 +114,20 @@ def reason_for_immediate_mode(optimizer, wrapped_class):
             return f"variable '{path_of(variable)}' is a {kind}, which cannot be guarded"
         if getattr(variable, "overwrite_with_gradient", False):
             return f"variable '{variable.path}' is overwritten with its gradient"
+        constraint = variable.constraint
+        if constraint is not None and not type(constraint).__module__.startswith("keras."):
+            kind = type(constraint).__name__
+            return (
+                f"variable '{path_of(variable)}' has the constraint {kind}, which is not Keras's "
+                "own and may depend on other variables"
+            )
     _, shared = state_of_each_variable(optimizer)
     known_shared = {id(vars(optimizer)[each]) for each in shared_state(optimizer)}
     if any(id(variable) not in known_shared for variable in shared):
         return f"this {name} keeps state that belongs to no single variable"
+    for attribute, value in vars(optimizer).items():
+        if isinstance(value, (keras.Variable, tf.Variable, tf.Tensor)) and attribute[0] != "_":
+            return f"{attribute} is a {type(value).__name__}, which may change before it is used"
     return None
 
 

@@ -1,15 +1,18 @@
 """Functions that were traced before the variables they use had guards.
 
 Nothing in such a function's graph waits for an update. So the guards run before each call of it:
-eagerly, or in the graph of the function that calls it.
+eagerly, or in the graph of the function that calls it. The same is done for functions that were
+traced with earlier hyper-parameters of the optimizer.
 """
 
 import gc
 
+import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
 from hvd_p3 import subclassing
 from hvd_p3.overlap import guards
+from hvd_p3.variables import resource_of
 
 
 class _GuardedCall:
@@ -17,7 +20,12 @@ class _GuardedCall:
 
     def _call_flat(self, *args, **kwargs):
         guards.run(self)
-        return super()._call_flat(*args, **kwargs)
+        outputs = super()._call_flat(*args, **kwargs)
+        if tf.executing_eagerly():
+            # A train function from before may push with earlier hyper-parameters, which guards in
+            # functions traced since do not know.
+            guards.run(self)
+        return outputs
 
 
 def attach_to_traced_functions(pending_update_of):
@@ -27,7 +35,7 @@ def attach_to_traced_functions(pending_update_of):
         pending_update_of: List of (`tf.Variable`, `PendingUpdate`): the variables that are guarded
             from now on.
     """
-    by_handle = {id(variable._handle): pending for variable, pending in pending_update_of}
+    by_handle = {id(resource_of(variable)): pending for variable, pending in pending_update_of}
     for function in gc.get_objects():
         # isinstance would ask proxies for the class of what they stand for, and is slower.
         if ConcreteFunction not in type(function).__mro__:

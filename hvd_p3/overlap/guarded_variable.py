@@ -2,26 +2,33 @@
 
 Whatever reads or writes a variable takes its handle: Keras layers and optimizers, conversion to a
 tensor, saving, `tf.train.Checkpoint`, `get_weights`, and code that holds the `tf.Variable` itself.
-`attach` gives the variable a subclass of its own class whose `handle` calls the guard first.
+TensorFlow's Python code takes the property `handle`, which returns the attribute `_handle`; its
+eager fast path in C++ takes the attribute itself. `attach` gives the variable a subclass of its own
+class in which `_handle` calls the guard first.
 """
 
 from tensorflow.python.ops import resource_variable_ops
 
 from hvd_p3 import subclassing
 from hvd_p3.overlap import guards
+from hvd_p3.variables import resource_of
 
 
 class _GuardedAccess:
     """Mixed into the class of a guarded variable."""
 
     @property
-    def handle(self):
+    def _handle(self):
         guards.run(self)
-        return self._handle
+        return resource_of(self)
+
+    @_handle.setter
+    def _handle(self, handle):
+        vars(self)["_handle"] = handle
 
     @property
     def device(self):
-        return self._handle.device  # no access of the value
+        return resource_of(self).device  # no access of the value
 
 
 def attach(variable, pending_update):

@@ -4,9 +4,13 @@ TensorFlow makes them constants of the functions that it traces. An update that 
 its step must see those with which the step was traced, whatever they are by then.
 """
 
-import keras
+import copy
+import numbers
 
-_SIMPLE_TYPES = (int, float, bool, str, type(None))
+import keras
+import numpy as np
+
+_SIMPLE_TYPES = (numbers.Number, np.generic, str, type(None))
 _NO_HYPER_PARAMETERS = ("built", "name")
 
 
@@ -23,10 +27,15 @@ class HyperParameters:
         self.values = {
             name: value
             for name, value in vars(optimizer).items()
-            if type(value) in _SIMPLE_TYPES
+            if isinstance(value, _SIMPLE_TYPES)
             and not name.startswith("_")
             and name not in _NO_HYPER_PARAMETERS
         }
+        # Variables without weight decay, as `exclude_from_weight_decay` keeps them.
+        excluded = {"_exclude_from_weight_decay": set(), "_exclude_from_weight_decay_pattern": None}
+        for name, default in excluded.items():
+            self.values[name] = copy.copy(vars(optimizer).get(name, default))
+        self.caches = {"_exclude_from_weight_decay_cache": {}}
         # Keras decides by its kind (variable, schedule, function) what to do with the rate.
         self.learning_rate_object = optimizer._learning_rate
         learning_rate = optimizer._get_current_learning_rate()
@@ -42,7 +51,9 @@ class HyperParameters:
         """Says in words what `other` has changed, or returns `None`."""
         for name, value in self.values.items():
             if name in other.values and other.values[name] != value:
-                return f"{name} was changed from {value!r} to {other.values[name]!r}"
+                other_value = other.values[name]
+                name = name.removeprefix("_")
+                return f"{name} was changed from {value!r} to {other_value!r}"
         if self.values.keys() != other.values.keys():
             changed = sorted(self.values.keys() ^ other.values.keys())
             return f"{', '.join(changed)} was changed"

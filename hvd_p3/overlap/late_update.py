@@ -52,9 +52,14 @@ class LateUpdates:
         """Makes a new version for functions traced from now on, if anything has changed.
 
         Nothing may be pending: guards of functions traced from now on use the new version.
+
+        Returns:
+            Whether there is a new version.
         """
-        if self.changed_hyper_parameter() is not None:
-            self._versions.append(HyperParameters(self._optimizer, self.version + 1))
+        if self.changed_hyper_parameter() is None:
+            return False
+        self._versions.append(HyperParameters(self._optimizer, self.version + 1))
+        return True
 
     def context(self):
         """The tensors that travel with a gradient: what its update must see of its step."""
@@ -86,6 +91,7 @@ class LateUpdates:
             learning_rate = tf.cast(learning_rate, hyper_parameters.learning_rate_dtype)
         step = {
             **hyper_parameters.values,
+            **hyper_parameters.caches,
             "_learning_rate": hyper_parameters.learning_rate_object,
             LEARNING_RATE: learning_rate,
             "_iterations": iterations,

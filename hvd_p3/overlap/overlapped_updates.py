@@ -1,8 +1,11 @@
 """Overlapped mode of one optimizer: pushes each step's gradients and settles the updates."""
 
+import tensorflow as tf
+
 from hvd_p3 import xla
 from hvd_p3.overlap import eligibility, guarded_function, guarded_variable
 from hvd_p3.overlap.pending_update import PendingUpdate
+from hvd_p3.sparse_gradients import values_of
 from hvd_p3.variables import native_variable
 
 
@@ -32,7 +35,14 @@ class OverlappedUpdates:
             self._pending.append(pending)
         for guarded, pending in pending_update_of:
             guarded_variable.attach(guarded, pending)
+        self._pending_update_of = pending_update_of
         guarded_function.attach_to_traced_functions(pending_update_of)
+
+    def adopt_hyper_parameters(self):
+        """Makes functions traced from now on use the hyper-parameters of now; settles first."""
+        self.guard_all()
+        if self._late_updates.adopt_hyper_parameters():
+            guarded_function.attach_to_traced_functions(self._pending_update_of)
 
     def unguarded_use(self):
         """Returns a variable that the function being traced has used without a guard, or `None`.
@@ -57,7 +67,11 @@ class OverlappedUpdates:
         dense, sparse = self._reducer.split(gradients)
         handles = self._reducer.handles(dense)
         without = [index for index in range(len(self._variables)) if index not in gradients]
-        self._late_updates.apply_without_gradients(without)
+        # What belongs to no gradient waits for the one that the backward pass computes first, so
+        # that a step without data changes nothing.
+        first = max(gradients, key=self._reducer.priorities.__getitem__)
+        with tf.control_dependencies(values_of([gradients[first]])):
+            self._late_updates.apply_without_gradients(without)
         context = self._late_updates.context()
         for index, gradient in dense.items():
             self._pending[index].push(gradient, context, handles[index])

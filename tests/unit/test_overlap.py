@@ -10,6 +10,8 @@ import tensorflow as tf
 
 import hvd_p3
 from hvd_p3 import _engine, notices, process
+from hvd_p3.overlap.late_update import LateUpdates
+from hvd_p3.variables import resource_of
 
 _PATIENCE_S = 30.0
 _FIRST, _SECOND = 16, 17  # units of the two layers
@@ -79,7 +81,7 @@ def _overlapped_variable():
 
 def _peek(variable):
     """What is in a variable's memory, without settling it."""
-    handle = variable._value._handle
+    handle = resource_of(variable._value)
     return tf.raw_ops.ReadVariableOp(resource=handle, dtype=variable.dtype).numpy()
 
 
@@ -146,6 +148,8 @@ def test_gradient_is_queued_before_the_layer_in_front_has_run_backward(gated_eng
         "concrete_function",
         "raw_variable",
         "raw_op",
+        "arithmetic",
+        "eager_op_on_raw_variable",
         "repr",
     ],
 )
@@ -185,6 +189,8 @@ def test_every_read_settles_the_variable_first(gated_engine, read):
         "raw_op": lambda each: tf.raw_ops.ReadVariableOp(
             resource=kept[each][0].handle, dtype="float32"
         ).numpy(),
+        "arithmetic": lambda each: (each.layers[0].kernel * 2.0).numpy(),
+        "eager_op_on_raw_variable": lambda each: tf.transpose(kept[each][0]).numpy(),
         "repr": lambda each: repr(each.layers[0].kernel).partition("value=")[2],
     }
     for _ in range(2):
@@ -298,7 +304,25 @@ def test_momentum_of_the_trace_counts_although_it_changed_since(gated_engine):
     np.testing.assert_allclose(model.optimizer.momentums[0].numpy(), momentum * 0.9, rtol=1e-6)
 
 
-def test_functions_traced_with_other_hyper_parameters_do_not_mix_silently(gated_engine):
+def test_functions_traced_with_other_hyper_parameters_do_not_mix(gated_engine):
+    variable, optimizer = _overlapped_variable()
+
+    @tf.function
+    def halve():
+        _halve(variable, optimizer)
+
+    before = tf.function(lambda: variable.value + 0.0)
+    before()
+    halve()
+    optimizer.weight_decay = 0.5
+    optimizer._hvd_p3_state.expect_trace_of(halve)  # as after model.compile
+    after = tf.function(lambda: variable.value + 0.0)
+    for expected, read in ((4.0, after), (2.0, after), (1.0, before), (0.5, after)):
+        np.testing.assert_array_equal(read(), np.full(3, expected, "float32"))
+        halve()
+
+
+def test_graph_that_expects_other_hyper_parameters_gets_an_error(gated_engine):
     variable, optimizer = _overlapped_variable()
 
     @tf.function
@@ -307,14 +331,53 @@ def test_functions_traced_with_other_hyper_parameters_do_not_mix_silently(gated_
 
     halve()
     optimizer.weight_decay = 0.5
-    optimizer._hvd_p3_state.expect_trace_of(halve)  # as after model.compile
-    read = tf.function(lambda: variable.value + 0.0)
-    np.testing.assert_array_equal(read(), np.full(3, 4.0, "float32"))
-    halve()
+    optimizer._hvd_p3_state.expect_trace_of(halve)
+
+    @tf.function
+    def halve_and_read():
+        halve()
+        return variable.value + 0.0
+
     with pytest.raises(tf.errors.FailedPreconditionError, match=r"hvd_p3\.settle"):
-        read()
+        halve_and_read()
     hvd_p3.settle(variable)
-    np.testing.assert_array_equal(read(), np.full(3, 2.0, "float32"))
+    np.testing.assert_array_equal(variable.numpy(), np.full(3, 2.0, "float32"))
+
+
+def test_step_that_fails_loses_no_update_and_applies_none_in_part(gated_engine, monkeypatch):
+    """An update that has begun when another op fails runs to its end."""
+    variable, optimizer = _overlapped_variable()
+    apply = LateUpdates.apply
+
+    def slow_apply(updates, index, gradient, context, version):
+        def wait(value):
+            begun.set()
+            time.sleep(0.3)
+            return value
+
+        gradient = tf.ensure_shape(tf.numpy_function(wait, [gradient], tf.float32), [3])
+        apply(updates, index, gradient, context, version)
+
+    def fail():
+        assert begun.wait(_PATIENCE_S)
+        raise ArithmeticError("on purpose")
+
+    @tf.function
+    def step():
+        _halve(variable, optimizer)
+
+    @tf.function
+    def failing():
+        with tf.control_dependencies([tf.numpy_function(fail, [], tf.float32)]):
+            broken = tf.constant(1.0)
+        return broken + variable.value
+
+    begun = threading.Event()
+    monkeypatch.setattr(LateUpdates, "apply", slow_apply)
+    step()
+    with pytest.raises(tf.errors.OpError, match="on purpose"):
+        failing()
+    np.testing.assert_array_equal(variable.numpy(), np.full(3, 4.0, "float32"))
 
 
 def test_learning_rate_of_the_step_counts_although_it_changed_since(gated_engine):

@@ -12,6 +12,7 @@ from keras import layers
 from table import run_row as run_check  # noqa: F401
 
 import hvd_p3 as hvd
+from hvd_p3.variables import resource_of
 
 PREFIX = "row_"
 
@@ -213,6 +214,34 @@ def row_tensorflow_checkpoint(run):
     run.record("9 steps")
 
 
+def row_arithmetic_with_weights_and_momenta_between_steps(run):
+    """Eager ops on variables, whose results are written back."""
+    model, x, y = _compiled(run)
+    seen = []
+
+    def decay():
+        kernel = model.layers[0].kernel
+        seen.append(tf.reduce_sum(kernel.value))
+        seen.append(kernel**2 - 1.0)
+        for variable in model.optimizer.variables[2:]:
+            variable.assign(variable * 0.5)
+        kernel.assign(kernel * 0.9)
+        model.layers[2].kernel.value.assign(tf.transpose(tf.transpose(model.layers[2].kernel)))
+
+    run.fit(model, x, y, callbacks=[table.AtBatch(2, run, decay)])
+    run.record("6 steps", *seen)
+
+
+def row_dataset_of_unknown_length(run):
+    """Keras's train function runs once more at the end of each epoch, and fails for lack of data."""
+    model, x, y = _compiled(run)
+    data = tf.data.Dataset.from_tensor_slices((x, y)).filter(lambda x, y: True).batch(4)
+    for epoch in range(1, 4):
+        run.fit(model, data, callbacks=[table.AtBatch(2, run, lambda: None)], batch_size=None)
+        run.record(f"{6 * epoch} steps")
+        assert int(model.optimizer.iterations) == 6 * epoch
+
+
 def row_weights_read_and_set_between_steps(run):
     model, x, y = _compiled(run)
 
@@ -290,7 +319,7 @@ def row_functions_of_the_user_between_batches(run):
         def settled(self):
             hvd.settle(model)
             assert not run.is_pending()
-            return tf.raw_ops.ReadVariableOp(resource=raw._handle, dtype=tf.float32)
+            return tf.raw_ops.ReadVariableOp(resource=resource_of(raw), dtype=tf.float32)
 
     run.fit(model, x, y, callbacks=[Read()])
     run.record("6 steps", *[np.asarray(each) for each in seen])

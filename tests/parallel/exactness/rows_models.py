@@ -287,6 +287,24 @@ def row_regularizers_and_constraints(run):
     run.train(model, table.features(), table.targets())
 
 
+class Proportional(keras.constraints.Constraint):
+    """Scales a weight to the norm of another one."""
+
+    def __init__(self, other):
+        self._other = other
+
+    def __call__(self, weight):
+        return weight * tf.norm(self._other().value) / (1.0 + tf.norm(weight))
+
+
+def row_constraint_of_the_user(run):
+    first, last = layers.Dense(8), layers.Dense(4)
+    model = keras.Sequential([keras.Input((8,)), first, last])
+    first.kernel.constraint = Proportional(lambda: last.kernel)
+    run.compile(model, _momentum())
+    run.train(model, table.features(), table.targets())
+
+
 def row_built_at_the_first_batch(run):
     model = keras.Sequential([layers.Dense(8, activation="tanh"), layers.Dense(4)])
     run.compile(model, _momentum())

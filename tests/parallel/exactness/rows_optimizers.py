@@ -3,6 +3,7 @@
 import unittest
 
 import keras
+import numpy as np
 import table
 import tensorflow as tf
 from keras import layers, optimizers
@@ -203,6 +204,55 @@ def row_hyper_parameter_changed_and_traced_anew(run):
     for rows in (3, 5, 3):  # train_on_batch traces for each shape
         model.train_on_batch(table.features()[:rows], table.targets()[:rows])
     run.record("traced anew")
+
+
+class ReadAndChange(keras.callbacks.Callback):
+    """Changes an option of the optimizer to numpy numbers at each batch, and reads weights."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self._options = options
+
+    def on_train_batch_end(self, batch, logs=None):
+        for name, value in self._options.items():
+            setattr(self.model.optimizer, name, np.float64(value))
+        if batch % 2:
+            self.model.get_weights()
+
+
+def row_numpy_hyper_parameters_changed_at_each_batch(run):
+    optimizer = optimizers.SGD(0.1, momentum=np.float64(0.9), weight_decay=np.float64(0.01))
+    _fit_with(run, ReadAndChange(momentum=0.1, weight_decay=0.5), optimizer)
+
+
+def row_hyper_parameter_in_a_variable(run):
+    optimizer = optimizers.SGD(0.1)
+    optimizer.weight_decay = tf.Variable(0.01)
+    _train(run, optimizer)
+
+
+def row_weight_decay_excluded_in_training(run):
+    class Exclude(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.optimizer.exclude_from_weight_decay(var_names=["kernel"])
+            if batch % 2:
+                self.model.get_weights()
+
+    _fit_with(run, Exclude(), optimizers.AdamW(0.01, weight_decay=0.1))
+
+
+def row_functions_of_the_user_after_compiling_with_another_momentum(run):
+    model = _model()
+    optimizer = run.distribute(optimizers.SGD(0.1, momentum=0.9))
+    run.watch(model)
+    x, y = table.features(), table.targets()
+    outputs = tf.function(lambda: model(x[:4]), autograph=False)
+    seen = []
+    for momentum in (0.9, 0.5):
+        optimizer.momentum = momentum
+        model.compile(optimizer, loss="mse")
+        run.fit(model, x, y, callbacks=[table.AtBatch(2, run, lambda: seen.append(outputs()))])
+    run.record("12 steps", *seen)
 
 
 class PlainSGD(keras.optimizers.SGD):

@@ -25,6 +25,8 @@ IMMEDIATE = {
     "row_gradient_accumulation": "gradient_accumulation_steps updates all variables at once",
     "row_loss_scaling_with_overflow": "LossScaleOptimizer looks at all gradients before any update",
     "row_mixed_float16": "LossScaleOptimizer looks at all gradients before any update",
+    "row_constraint_of_the_user": "has the constraint Proportional, which is not Keras's own",
+    "row_hyper_parameter_in_a_variable": "weight_decay is a ResourceVariable",
     "row_optimizer_of_the_user": "is not known to update each variable by itself",
     "row_run_eagerly": "the model runs eagerly",
     "row_hyper_parameter_changed_and_traced_anew": "momentum was changed from 0.9 to 0.5",
