@@ -7,7 +7,6 @@ import weakref
 import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
-from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.eager import context, record
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops.control_flow_v2_func_graphs import (
@@ -74,13 +73,7 @@ class PendingUpdate:
             made = graph.get_operations()
             ops.note_arrival([self._slot], after=made[-1:])
         with record.stop_recording():
-            pending = ops.is_pending(self._slot)
-            tf.cond(pending, self._apply, lambda: None)
-            (branch,) = pending.consumers()
-        # A step that fails in between, for example at the end of its dataset, must not leave an
-        # update that is pulled but not applied, or in part. Without lowering, the branch is a
-        # function that runs to its end once it has begun.
-        branch._set_attr("_lower_using_switch_merge", attr_value_pb2.AttrValue(b=False))
+            tf.cond(ops.is_pending(self._slot), self._apply, lambda: None)
         self._slot_users_at_guard[graph] = len(_users(graph, self._slot.handle))
 
     def was_used_unguarded(self):

@@ -345,7 +345,7 @@ def test_graph_that_expects_other_hyper_parameters_gets_an_error(gated_engine):
 
 
 def test_step_that_fails_loses_no_update_and_applies_none_in_part(gated_engine, monkeypatch):
-    """An update that has begun when another op fails runs to its end."""
+    """TensorFlow runs an update that has begun when another op fails to its end."""
     variable, optimizer = _overlapped_variable()
     apply = LateUpdates.apply
 
