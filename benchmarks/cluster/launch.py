@@ -1,0 +1,108 @@
+"""Runs an MPI program on the hosts of an emulated cluster, one rank per host."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+
+_REMOTE_SHELL = pathlib.Path(__file__).parent / "remote_shell.sh"
+_END_AFTER_S = 5.0
+
+
+class LaunchError(RuntimeError):
+    """A program on the cluster failed; the message has the end of its output."""
+
+
+@contextlib.contextmanager
+def launch(cluster, command, environment=None):
+    """Starts a program on all hosts and yields the lines of its standard output.
+
+    The options are those with which `horovodrun --mpi` starts Open MPI, so that all systems run as
+    their users run them. Leaving the block ends the program if it still runs.
+
+    Args:
+        cluster: `EmulatedCluster`.
+        command: List of str.
+        environment: dict of str to str, added to the environment of the ranks.
+
+    Yields:
+        An iterator of str, without line ends; it ends with the program.
+
+    Raises:
+        LaunchError: If the program fails.
+
+    Example:
+
+    ```python
+    with launch(cluster, ["hostname"]) as lines:
+        print(sorted(lines))
+    ```
+    """
+    environment = dict(environment or {})
+    with tempfile.TemporaryDirectory(prefix="hvd_p3-benchmark-") as temporary:
+        variables = {
+            **os.environ,
+            **environment,
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "HVD_P3_BENCHMARK_NAMESPACES": "\n".join(
+                f"{host.address} {host.namespace} {host.name}" for host in cluster.hosts
+            ),
+            "HVD_P3_BENCHMARK_TEMPORARY": temporary,
+            "TMPDIR": temporary,
+        }
+        errors = pathlib.Path(temporary, "stderr")
+        with errors.open("w") as stderr:
+            process = subprocess.Popen(
+                [*_mpirun(cluster, environment), *command],
+                env=variables,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+        completed = False
+        try:
+            yield (line.rstrip("\n") for line in process.stdout)
+            completed = True
+        finally:
+            if not completed:
+                _end(process)
+            process.stdout.close()
+            code = process.wait()
+        if code != 0:
+            raise LaunchError(
+                f"`{' '.join(command)}` failed with exit code {code} on {len(cluster.hosts)} "
+                f"hosts:\n{errors.read_text()[-4000:]}"
+            )
+
+
+def _mpirun(cluster, environment):
+    first = cluster.hosts[0]
+    hosts = ",".join(f"{host.address}:1" for host in cluster.hosts)
+    # The launcher is a host of its own at no link: it lives where the first host is.
+    return [
+        "ip", "netns", "exec", first.namespace, "unshare", "--uts", "sh", "-c",
+        'hostname "$0" && exec "$@"', first.name,
+        "mpirun", "-np", str(len(cluster.hosts)), "--host", hosts,
+        "-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib",
+        "-mca", "plm_rsh_agent", str(_REMOTE_SHELL), "-mca", "plm_rsh_no_tree_spawn", "1",
+        "-mca", "btl_tcp_if_include", cluster.subnet, "-mca", "oob_tcp_if_include", cluster.subnet,
+        # Ranks share the processors of one machine: one that waits lets the others run.
+        "-mca", "mpi_yield_when_idle", "1",
+        *(part for name in sorted(environment) for part in ("-x", name)),
+    ]  # fmt: skip
+
+
+def _end(process):
+    """Ends mpirun, which ends its ranks; the cluster ends those that it leaves."""
+    if process.poll() is not None:
+        return
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(_END_AFTER_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
