@@ -37,11 +37,12 @@ struct Measured {
 };
 
 [[noreturn]] void Usage() {
-  std::fprintf(stderr,
-               "usage: engine_benchmark --layers FILE [--in-process RANKS] [--warmup N] [--steps N]\n"
-               "                        [--immediate] [--slice-bytes N] [--credit-bytes N]\n"
-               "FILE has a line per layer: forward and backward seconds, and the number of float32\n"
-               "elements of each gradient.\n");
+  std::fprintf(
+      stderr,
+      "usage: engine_benchmark --layers FILE [--in-process RANKS] [--warmup N] [--steps N]\n"
+      "                        [--immediate] [--slice-bytes N] [--credit-bytes N]\n"
+      "FILE has a line per layer: forward and backward seconds, and the number of float32\n"
+      "elements of each gradient.\n");
   std::exit(2);
 }
 

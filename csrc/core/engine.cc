@@ -217,6 +217,13 @@ bool Engine::PollDeviceEvents() {
 
 bool Engine::PollSlices() {
   bool progressed = false;
+  if (!in_flight_.empty()) {
+    const Status status = transport_->Progress();
+    if (!status.ok()) {
+      Fail(status);
+      return true;
+    }
+  }
   for (size_t i = 0; i < in_flight_.size();) {
     bool done = in_flight_[i].collective == nullptr;
     if (!done) {

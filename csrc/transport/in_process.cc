@@ -149,6 +149,7 @@ class InProcessTransport : public Transport {
     return {};
   }
 
+  Status Progress() override { return {}; }
   bool Abort() override { return false; }
 
  private:

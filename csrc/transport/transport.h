@@ -46,8 +46,8 @@ struct SliceReduction {
 class Collective {
  public:
   virtual ~Collective() = default;
-  // Makes progress without blocking; sets `*done` once the outputs are complete on this rank, on
-  // the device's stream where the buffers are device memory.
+  // Does not block. Sets `*done` once the outputs are complete on this rank, on the device's stream
+  // where the buffers are device memory.
   virtual Status Test(bool* done) = 0;
 };
 
@@ -56,6 +56,8 @@ class Transport {
   virtual ~Transport() = default;
   virtual Status Start(const SliceReduction& reduction,
                        std::unique_ptr<Collective>* collective) = 0;
+  // Moves on whatever is in flight, without blocking. The engine calls it before it tests.
+  virtual Status Progress() = 0;
   // Gives up everything in flight; no method but the destructor is called afterwards. Returns
   // whether buffers of what was given up may still be written to.
   virtual bool Abort() = 0;

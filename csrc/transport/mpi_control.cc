@@ -1,0 +1,150 @@
+#include "transport/mpi_control.h"
+
+#include <array>
+#include <utility>
+
+namespace hvd_p3 {
+namespace {
+
+// A bitwise AND by dissemination (Hensgen, Finkel and Manber, 1988): in step k each rank sends what
+// it has to the rank 2^k above it and combines it with what comes from the rank 2^k below. After
+// ceil(log2(size)) steps all have all; that a rank's words may be combined twice does no harm to an
+// AND. This has half the steps of an all-reduce made of a reduction and a broadcast, and the time
+// of a round is time in which nothing new can start.
+//
+// Rounds need no numbers: MPI keeps the order of messages from one rank with one tag.
+class MpiAnd : public Collective {
+ public:
+  MpiAnd(const MpiCommunicator& communicator, std::vector<uint64_t>* words)
+      : communicator_(communicator), words_(words) {}
+
+  Status Start() { return StartStep(); }
+
+  Status Test(bool* done) override {
+    *done = false;
+    while (distance_ < communicator_.size()) {
+      int complete = 0;
+      Status status = CheckNotFinalized();
+      if (!status.ok()) return status;
+      status =
+          FromMpi(MPI_Testall(2, requests_.data(), &complete, MPI_STATUSES_IGNORE), "MPI_Testall");
+      if (!status.ok() || complete == 0) return status;
+      for (size_t i = 0; i < words_->size(); ++i) (*words_)[i] &= received_[i];
+      distance_ *= 2;
+      ++step_;
+      status = StartStep();
+      if (!status.ok()) return status;
+    }
+    *done = true;
+    return {};
+  }
+
+ private:
+  Status StartStep() {
+    const int size = communicator_.size();
+    if (distance_ >= size) return {};
+    const int rank = communicator_.rank();
+    const int count = static_cast<int>(words_->size());
+    sent_ = *words_;
+    received_.resize(words_->size());
+    Status status =
+        FromMpi(MPI_Irecv(received_.data(), count, MPI_UINT64_T, (rank - distance_ + size) % size,
+                          step_, communicator_.get(), &requests_[0]),
+                "MPI_Irecv");
+    if (!status.ok()) return status;
+    return FromMpi(MPI_Isend(sent_.data(), count, MPI_UINT64_T, (rank + distance_) % size, step_,
+                             communicator_.get(), &requests_[1]),
+                   "MPI_Isend");
+  }
+
+  const MpiCommunicator& communicator_;
+  std::vector<uint64_t>* const words_;
+  std::vector<uint64_t> sent_;
+  std::vector<uint64_t> received_;
+  int distance_ = 1;
+  int step_ = 0;  // also the tag
+  std::array<MPI_Request, 2> requests_{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+};
+
+// Exchanges the lengths first, then the bytes.
+class MpiAllGather : public Collective {
+ public:
+  MpiAllGather(const MpiCommunicator& communicator, std::string mine, std::vector<std::string>* all)
+      : comm_(communicator.get()),
+        mine_(std::move(mine)),
+        my_length_(static_cast<int>(mine_.size())),
+        lengths_(static_cast<size_t>(communicator.size())),
+        all_(all) {}
+
+  Status Start() {
+    return FromMpi(
+        MPI_Iallgather(&my_length_, 1, MPI_INT, lengths_.data(), 1, MPI_INT, comm_, &request_),
+        "MPI_Iallgather");
+  }
+
+  Status Test(bool* done) override {
+    int complete = 0;
+    Status status = CheckNotFinalized();
+    if (!status.ok()) return status;
+    status = FromMpi(MPI_Test(&request_, &complete, MPI_STATUS_IGNORE), "MPI_Test");
+    *done = complete != 0;
+    if (!status.ok() || !*done) return status;
+    if (!exchanging_bytes_) {
+      *done = false;
+      exchanging_bytes_ = true;
+      return StartBytes();
+    }
+    for (size_t rank = 0; rank < lengths_.size(); ++rank) {
+      all_->push_back(
+          bytes_.substr(static_cast<size_t>(offsets_[rank]), static_cast<size_t>(lengths_[rank])));
+    }
+    return {};
+  }
+
+ private:
+  Status StartBytes() {
+    int total = 0;
+    for (const int length : lengths_) {
+      offsets_.push_back(total);
+      total += length;
+    }
+    bytes_.resize(static_cast<size_t>(total));
+    return FromMpi(MPI_Iallgatherv(mine_.data(), my_length_, MPI_CHAR, bytes_.data(),
+                                   lengths_.data(), offsets_.data(), MPI_CHAR, comm_, &request_),
+                   "MPI_Iallgatherv");
+  }
+
+  const MPI_Comm comm_;
+  const std::string mine_;
+  const int my_length_;
+  std::vector<int> lengths_;
+  std::vector<int> offsets_;
+  std::string bytes_;
+  std::vector<std::string>* const all_;
+  bool exchanging_bytes_ = false;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+}  // namespace
+
+Status MpiControlChannel::StartAnd(std::vector<uint64_t>* words,
+                                   std::unique_ptr<Collective>* collective) {
+  Status status = CheckNotFinalized();
+  if (!status.ok()) return status;
+  auto round = std::make_unique<MpiAnd>(*communicator_, words);
+  status = round->Start();
+  *collective = std::move(round);
+  return status;
+}
+
+Status MpiControlChannel::StartAllGather(const std::string& mine, std::vector<std::string>* all,
+                                         std::unique_ptr<Collective>* collective) {
+  Status status = CheckNotFinalized();
+  if (!status.ok()) return status;
+  auto exchange = std::make_unique<MpiAllGather>(*communicator_, mine, all);
+  status = exchange->Start();
+  *collective = std::move(exchange);
+  return status;
+}
+
+}  // namespace hvd_p3

@@ -1,0 +1,32 @@
+// Negotiation over MPI. Used by the engine thread.
+#ifndef HVD_P3_TRANSPORT_MPI_CONTROL_H_
+#define HVD_P3_TRANSPORT_MPI_CONTROL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/mpi_support.h"
+#include "transport/transport.h"
+
+namespace hvd_p3 {
+
+class MpiControlChannel : public ControlChannel {
+ public:
+  explicit MpiControlChannel(std::unique_ptr<MpiCommunicator> communicator)
+      : communicator_(std::move(communicator)) {}
+
+  int rank() const override { return communicator_->rank(); }
+  int size() const override { return communicator_->size(); }
+  Status StartAnd(std::vector<uint64_t>* words, std::unique_ptr<Collective>* collective) override;
+  Status StartAllGather(const std::string& mine, std::vector<std::string>* all,
+                        std::unique_ptr<Collective>* collective) override;
+  bool Abort() override { return true; }  // MPI cannot cancel what is under way
+
+ private:
+  const std::unique_ptr<MpiCommunicator> communicator_;
+};
+
+}  // namespace hvd_p3
+
+#endif  // HVD_P3_TRANSPORT_MPI_CONTROL_H_

@@ -1,0 +1,132 @@
+#include "transport/mpi_transport.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "core/arithmetic.h"
+#include "transport/host_staging.h"
+#include "transport/mpi.h"
+
+namespace hvd_p3 {
+namespace {
+
+template <DataType dtype>
+void AddElements(void* values, void* total, int* count, MPI_Datatype*) {
+  AddInto(dtype, values, total, *count);
+}
+
+}  // namespace
+
+// MPI knows neither float16 nor bfloat16: sums of these are operations on 16-bit words.
+class MpiTransport::Operations {
+ public:
+  Operations() {
+    MPI_Op_create(&AddElements<DataType::kFloat16>, /*commute=*/1, &float16_);
+    MPI_Op_create(&AddElements<DataType::kBFloat16>, /*commute=*/1, &bfloat16_);
+  }
+  ~Operations() {
+    if (MpiIsFinalized()) return;
+    MPI_Op_free(&float16_);
+    MPI_Op_free(&bfloat16_);
+  }
+  Operations(const Operations&) = delete;
+  Operations& operator=(const Operations&) = delete;
+
+  std::pair<MPI_Datatype, MPI_Op> For(DataType dtype) const {
+    switch (dtype) {
+      case DataType::kFloat16:
+        return {MPI_UINT16_T, float16_};
+      case DataType::kBFloat16:
+        return {MPI_UINT16_T, bfloat16_};
+      case DataType::kFloat32:
+        return {MPI_FLOAT, MPI_SUM};
+      case DataType::kFloat64:
+        return {MPI_DOUBLE, MPI_SUM};
+      case DataType::kInt32:
+        return {MPI_INT32_T, MPI_SUM};
+      case DataType::kInt64:
+        return {MPI_INT64_T, MPI_SUM};
+    }
+    return {MPI_DATATYPE_NULL, MPI_OP_NULL};
+  }
+
+ private:
+  MPI_Op float16_ = MPI_OP_NULL;
+  MPI_Op bfloat16_ = MPI_OP_NULL;
+};
+
+class MpiTransport::Slice : public Collective {
+ public:
+  explicit Slice(const SliceReduction& reduction) : staging_(reduction) {}
+
+  Status Start(MPI_Comm comm, MPI_Datatype datatype, MPI_Op op, MPI_Request* request) {
+    const void* send = staging_.send() != nullptr ? staging_.send() : MPI_IN_PLACE;
+    return FromMpi(MPI_Iallreduce(send, staging_.receive(), static_cast<int>(staging_.count()),
+                                  datatype, op, comm, request),
+                   "MPI_Iallreduce");
+  }
+  void Finish() {
+    staging_.Finish();
+    done_ = true;
+  }
+  Status Test(bool* done) override {
+    *done = done_;
+    return {};
+  }
+
+ private:
+  HostStaging staging_;
+  bool done_ = false;
+};
+
+MpiTransport::MpiTransport(std::unique_ptr<MpiCommunicator> communicator)
+    : communicator_(std::move(communicator)), operations_(std::make_unique<Operations>()) {}
+
+MpiTransport::~MpiTransport() = default;
+
+Status MpiTransport::Start(const SliceReduction& reduction,
+                           std::unique_ptr<Collective>* collective) {
+  int64_t count = 0;
+  for (const Segment& segment : reduction.segments) count += segment.count;
+  if (count > std::numeric_limits<int>::max()) {
+    return {StatusCode::kInvalidArgument,
+            "a slice has more elements than MPI can count; lower HVD_P3_SLICE_BYTES"};
+  }
+  Status status = CheckNotFinalized();
+  if (!status.ok()) return status;
+  const auto [datatype, op] = operations_->For(reduction.dtype);
+  auto slice = std::make_unique<Slice>(reduction);
+  MPI_Request request = MPI_REQUEST_NULL;
+  status = slice->Start(communicator_->get(), datatype, op, &request);
+  if (status.ok()) {
+    requests_.push_back(request);
+    slices_.push_back(slice.get());
+  }
+  *collective = std::move(slice);
+  return status;
+}
+
+Status MpiTransport::Progress() {
+  if (requests_.empty()) return {};
+  Status status = CheckNotFinalized();
+  if (!status.ok()) return status;
+  complete_.resize(requests_.size());
+  int count = 0;
+  status = FromMpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                                complete_.data(), MPI_STATUSES_IGNORE),
+                   "MPI_Testsome");
+  if (!status.ok() || count <= 0) return status;
+  complete_.resize(static_cast<size_t>(count));
+  // From the last to the first, so that erasing one moves none of those still to be erased.
+  std::sort(complete_.begin(), complete_.end(), std::greater<int>());
+  for (const int index : complete_) {
+    slices_[static_cast<size_t>(index)]->Finish();
+    slices_.erase(slices_.begin() + index);
+    requests_.erase(requests_.begin() + index);
+  }
+  return {};
+}
+
+}  // namespace hvd_p3
