@@ -3,8 +3,10 @@
 Each failed check is an `ImportError` of one sentence: what was found and what to do.
 """
 
+import ctypes
 import importlib
 import os
+import sys
 
 OLDEST_TENSORFLOW = (2, 16)
 NEWEST_TENSORFLOW = (2, 20)
@@ -104,9 +106,22 @@ def check_build(tensorflow_version):
         ) from None
 
 
+def let_horovod_sleep():
+    """Lets Horovod's background thread sleep instead of spin while it waits for other ranks.
+
+    The library replaces one MPI function, see `csrc/interposed/`. That needs the place in front of
+    MPI in the global scope, so it does nothing if Horovod was imported before hvd_p3.
+    """
+    if "horovod.tensorflow.mpi_ops" not in sys.modules:
+        ctypes.CDLL(
+            os.path.join(os.path.dirname(__file__), "libhvd_p3_interposed.so"), ctypes.RTLD_GLOBAL
+        )
+
+
 def check():
     """Runs all checks, the most basic first."""
     tf = check_tensorflow()
     check_keras()
     check_build(tf.__version__)
+    let_horovod_sleep()
     check_horovod()

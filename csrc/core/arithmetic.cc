@@ -139,6 +139,15 @@ void AddInto(DataType dtype, const void* values, void* total, int64_t count) {
 }
 
 void Scale(DataType dtype, const void* input, void* output, int64_t count, double factor) {
+  const float factor32 = static_cast<float>(factor);
+  if (dtype == DataType::kFloat32 && static_cast<double>(factor32) == factor) {
+    // The product of two float32 is exact in float64, so rounding it is what a float32
+    // multiplication does: the same bits in half the time.
+    const float* source = static_cast<const float*>(input);
+    float* target = static_cast<float*>(output);
+    for (int64_t i = 0; i < count; ++i) target[i] = source[i] * factor32;
+    return;
+  }
   Dispatch(dtype, [&](auto codec) {
     using Codec = decltype(codec);
     using Stored = typename Codec::Stored;

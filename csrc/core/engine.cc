@@ -146,6 +146,7 @@ void Engine::Run() {
       }
     }
     if (failure_.ok()) progressed |= PollDeviceEvents();
+    if (failure_.ok()) MakeProgress();
     if (failure_.ok()) progressed |= PollSlices();
     if (failure_.ok()) progressed |= PollNegotiation();
     if (!failure_.ok() || (stopping_ && in_flight_.empty())) break;
@@ -215,15 +216,14 @@ bool Engine::PollDeviceEvents() {
   return true;
 }
 
+void Engine::MakeProgress() {
+  Status status = control_->Progress();
+  if (status.ok()) status = transport_->Progress();
+  if (!status.ok()) Fail(status);
+}
+
 bool Engine::PollSlices() {
   bool progressed = false;
-  if (!in_flight_.empty()) {
-    const Status status = transport_->Progress();
-    if (!status.ok()) {
-      Fail(status);
-      return true;
-    }
-  }
   for (size_t i = 0; i < in_flight_.size();) {
     bool done = in_flight_[i].collective == nullptr;
     if (!done) {

@@ -89,6 +89,7 @@ class Engine {
   void Run();
   bool AdmitSubmissions();
   bool PollDeviceEvents();
+  void MakeProgress();
   bool PollSlices();
   bool PollNegotiation();
   bool WantsRound() const;

@@ -1,5 +1,6 @@
 #include "transport/host_staging.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -18,27 +19,33 @@ void CopyScaled(DataType dtype, const void* input, void* output, int64_t count, 
 
 }  // namespace
 
-HostStaging::HostStaging(SliceReduction reduction) : reduction_(std::move(reduction)) {
+HostStaging::HostStaging(SliceReduction reduction, int64_t least_count)
+    : reduction_(std::move(reduction)) {
   const DataType dtype = reduction_.dtype;
-  for (const Segment& segment : reduction_.segments) count_ += segment.count;
-  if (reduction_.segments.size() == 1) {
-    const Segment& only = reduction_.segments.front();
-    receive_ = only.output;
-    if (reduction_.prescale == 1.0) {
-      send_ = only.input;
-    } else {
-      Scale(dtype, only.input, only.output, count_, reduction_.prescale);
-    }
+  int64_t elements = 0;
+  for (const Segment& segment : reduction_.segments) elements += segment.count;
+  count_ = std::max(elements, least_count);
+  const bool whole = reduction_.segments.size() == 1 && count_ == elements;
+
+  if (whole) {
+    receive_ = reduction_.segments.front().output;
+  } else {
+    received_.reset(new char[static_cast<size_t>(bytes())]);
+    receive_ = received_.get();
+  }
+  if (whole && reduction_.prescale == 1.0) {
+    send_ = reduction_.segments.front().input;
     return;
   }
   // Not value-initialised: every byte is written below.
-  staging_.reset(new char[static_cast<size_t>(bytes())]);
-  receive_ = staging_.get();
-  char* position = staging_.get();
+  packed_.reset(new char[static_cast<size_t>(bytes())]);
+  send_ = packed_.get();
+  char* position = packed_.get();
   for (const Segment& segment : reduction_.segments) {
     CopyScaled(dtype, segment.input, position, segment.count, reduction_.prescale);
     position += segment.count * ElementBytes(dtype);
   }
+  std::fill(position, packed_.get() + bytes(), '\0');
 }
 
 void HostStaging::Finish() {

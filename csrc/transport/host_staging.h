@@ -1,6 +1,6 @@
-// Presents a slice in host memory to a collective as one contiguous send and one receive buffer.
-// A slice of one segment is reduced straight from the gradient into its output; only fused slices
-// and prescaled ones are copied. Used by the engine thread.
+// Presents a slice in host memory to a collective as one contiguous send and one receive buffer,
+// which do not overlap. A slice of one segment is reduced straight from the gradient into its
+// output; only fused, prescaled and very short slices are copied. Used by the engine thread.
 #ifndef HVD_P3_TRANSPORT_HOST_STAGING_H_
 #define HVD_P3_TRANSPORT_HOST_STAGING_H_
 
@@ -13,9 +13,9 @@ namespace hvd_p3 {
 
 class HostStaging {
  public:
-  explicit HostStaging(SliceReduction reduction);
+  // A slice of fewer than `least_count` elements is filled up with zeros to that many.
+  explicit HostStaging(SliceReduction reduction, int64_t least_count = 1);
 
-  // nullptr when the send data is already in the receive buffer (MPI_IN_PLACE).
   const void* send() const { return send_; }
   void* receive() const { return receive_; }
   int64_t count() const { return count_; }
@@ -28,7 +28,8 @@ class HostStaging {
  private:
   const SliceReduction reduction_;
   int64_t count_ = 0;
-  std::unique_ptr<char[]> staging_;
+  std::unique_ptr<char[]> packed_;    // null: the input is sent as it is
+  std::unique_ptr<char[]> received_;  // null: the output receives the sum
   const void* send_ = nullptr;
   void* receive_ = nullptr;
 };

@@ -126,11 +126,10 @@ class InProcessTransport : public Transport {
     }
     auto staging = std::make_shared<HostStaging>(reduction);
     const size_t bytes = static_cast<size_t>(staging->bytes());
-    const void* send = staging->send() != nullptr ? staging->send() : staging->receive();
     const DataType dtype = staging->dtype();
     const int64_t count = staging->count();
     state_->Join("slice", sequence, rank_, DataTypeName(dtype) + std::to_string(count),
-                 std::string(static_cast<const char*>(send), bytes),
+                 std::string(static_cast<const char*>(staging->send()), bytes),
                  [dtype, count](const std::vector<std::string>& parts) {
                    std::string total = parts.front();
                    for (size_t i = 1; i < parts.size(); ++i) {
@@ -214,6 +213,7 @@ class InProcessControlChannel : public ControlChannel {
     return {};
   }
 
+  Status Progress() override { return {}; }
   bool Abort() override { return false; }
 
  private:

@@ -47,8 +47,9 @@ Status MakeMpiTransport(std::unique_ptr<ControlChannel>* control,
   status = MpiCommunicator::Duplicate(&slice_communicator);
   if (!status.ok()) return status;
   ChooseAllReduceAlgorithm(slice_communicator->size());
-  *control = std::make_unique<MpiControlChannel>(std::move(control_communicator));
-  *transport = std::make_unique<MpiTransport>(std::move(slice_communicator));
+  const auto requests = std::make_shared<MpiRequests>();
+  *control = std::make_unique<MpiControlChannel>(std::move(control_communicator), requests);
+  *transport = std::make_unique<MpiTransport>(std::move(slice_communicator), requests);
   return {};
 }
 

@@ -1,6 +1,5 @@
 #include "transport/mpi_control.h"
 
-#include <array>
 #include <utility>
 
 namespace hvd_p3 {
@@ -15,24 +14,19 @@ namespace {
 // Rounds need no numbers: MPI keeps the order of messages from one rank with one tag.
 class MpiAnd : public Collective {
  public:
-  MpiAnd(const MpiCommunicator& communicator, std::vector<uint64_t>* words)
-      : communicator_(communicator), words_(words) {}
+  MpiAnd(const MpiCommunicator& communicator, MpiRequests* requests, std::vector<uint64_t>* words)
+      : communicator_(communicator), requests_(requests), words_(words) {}
 
   Status Start() { return StartStep(); }
 
   Status Test(bool* done) override {
     *done = false;
     while (distance_ < communicator_.size()) {
-      int complete = 0;
-      Status status = CheckNotFinalized();
-      if (!status.ok()) return status;
-      status =
-          FromMpi(MPI_Testall(2, requests_.data(), &complete, MPI_STATUSES_IGNORE), "MPI_Testall");
-      if (!status.ok() || complete == 0) return status;
+      if (pending_ > 0) return {};
       for (size_t i = 0; i < words_->size(); ++i) (*words_)[i] &= received_[i];
       distance_ *= 2;
       ++step_;
-      status = StartStep();
+      const Status status = StartStep();
       if (!status.ok()) return status;
     }
     *done = true;
@@ -47,48 +41,54 @@ class MpiAnd : public Collective {
     const int count = static_cast<int>(words_->size());
     sent_ = *words_;
     received_.resize(words_->size());
+    MPI_Request request = MPI_REQUEST_NULL;
     Status status =
         FromMpi(MPI_Irecv(received_.data(), count, MPI_UINT64_T, (rank - distance_ + size) % size,
-                          step_, communicator_.get(), &requests_[0]),
+                          step_, communicator_.get(), &request),
                 "MPI_Irecv");
     if (!status.ok()) return status;
-    return FromMpi(MPI_Isend(sent_.data(), count, MPI_UINT64_T, (rank + distance_) % size, step_,
-                             communicator_.get(), &requests_[1]),
-                   "MPI_Isend");
+    requests_->Add(request, &pending_);
+    status = FromMpi(MPI_Isend(sent_.data(), count, MPI_UINT64_T, (rank + distance_) % size, step_,
+                               communicator_.get(), &request),
+                     "MPI_Isend");
+    if (status.ok()) requests_->Add(request, &pending_);
+    return status;
   }
 
   const MpiCommunicator& communicator_;
+  MpiRequests* const requests_;
   std::vector<uint64_t>* const words_;
   std::vector<uint64_t> sent_;
   std::vector<uint64_t> received_;
   int distance_ = 1;
   int step_ = 0;  // also the tag
-  std::array<MPI_Request, 2> requests_{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  int pending_ = 0;
 };
 
 // Exchanges the lengths first, then the bytes.
 class MpiAllGather : public Collective {
  public:
-  MpiAllGather(const MpiCommunicator& communicator, std::string mine, std::vector<std::string>* all)
+  MpiAllGather(const MpiCommunicator& communicator, MpiRequests* requests, std::string mine,
+               std::vector<std::string>* all)
       : comm_(communicator.get()),
+        requests_(requests),
         mine_(std::move(mine)),
         my_length_(static_cast<int>(mine_.size())),
         lengths_(static_cast<size_t>(communicator.size())),
         all_(all) {}
 
   Status Start() {
-    return FromMpi(
-        MPI_Iallgather(&my_length_, 1, MPI_INT, lengths_.data(), 1, MPI_INT, comm_, &request_),
+    MPI_Request request = MPI_REQUEST_NULL;
+    const Status status = FromMpi(
+        MPI_Iallgather(&my_length_, 1, MPI_INT, lengths_.data(), 1, MPI_INT, comm_, &request),
         "MPI_Iallgather");
+    if (status.ok()) requests_->Add(request, &pending_);
+    return status;
   }
 
   Status Test(bool* done) override {
-    int complete = 0;
-    Status status = CheckNotFinalized();
-    if (!status.ok()) return status;
-    status = FromMpi(MPI_Test(&request_, &complete, MPI_STATUS_IGNORE), "MPI_Test");
-    *done = complete != 0;
-    if (!status.ok() || !*done) return status;
+    *done = pending_ == 0;
+    if (!*done) return {};
     if (!exchanging_bytes_) {
       *done = false;
       exchanging_bytes_ = true;
@@ -109,12 +109,17 @@ class MpiAllGather : public Collective {
       total += length;
     }
     bytes_.resize(static_cast<size_t>(total));
-    return FromMpi(MPI_Iallgatherv(mine_.data(), my_length_, MPI_CHAR, bytes_.data(),
-                                   lengths_.data(), offsets_.data(), MPI_CHAR, comm_, &request_),
-                   "MPI_Iallgatherv");
+    MPI_Request request = MPI_REQUEST_NULL;
+    const Status status =
+        FromMpi(MPI_Iallgatherv(mine_.data(), my_length_, MPI_CHAR, bytes_.data(), lengths_.data(),
+                                offsets_.data(), MPI_CHAR, comm_, &request),
+                "MPI_Iallgatherv");
+    if (status.ok()) requests_->Add(request, &pending_);
+    return status;
   }
 
   const MPI_Comm comm_;
+  MpiRequests* const requests_;
   const std::string mine_;
   const int my_length_;
   std::vector<int> lengths_;
@@ -122,7 +127,7 @@ class MpiAllGather : public Collective {
   std::string bytes_;
   std::vector<std::string>* const all_;
   bool exchanging_bytes_ = false;
-  MPI_Request request_ = MPI_REQUEST_NULL;
+  int pending_ = 0;
 };
 
 }  // namespace
@@ -131,7 +136,7 @@ Status MpiControlChannel::StartAnd(std::vector<uint64_t>* words,
                                    std::unique_ptr<Collective>* collective) {
   Status status = CheckNotFinalized();
   if (!status.ok()) return status;
-  auto round = std::make_unique<MpiAnd>(*communicator_, words);
+  auto round = std::make_unique<MpiAnd>(*communicator_, requests_.get(), words);
   status = round->Start();
   *collective = std::move(round);
   return status;
@@ -141,7 +146,7 @@ Status MpiControlChannel::StartAllGather(const std::string& mine, std::vector<st
                                          std::unique_ptr<Collective>* collective) {
   Status status = CheckNotFinalized();
   if (!status.ok()) return status;
-  auto exchange = std::make_unique<MpiAllGather>(*communicator_, mine, all);
+  auto exchange = std::make_unique<MpiAllGather>(*communicator_, requests_.get(), mine, all);
   status = exchange->Start();
   *collective = std::move(exchange);
   return status;

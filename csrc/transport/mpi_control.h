@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/mpi_requests.h"
 #include "transport/mpi_support.h"
 #include "transport/transport.h"
 
@@ -13,18 +14,21 @@ namespace hvd_p3 {
 
 class MpiControlChannel : public ControlChannel {
  public:
-  explicit MpiControlChannel(std::unique_ptr<MpiCommunicator> communicator)
-      : communicator_(std::move(communicator)) {}
+  MpiControlChannel(std::unique_ptr<MpiCommunicator> communicator,
+                    std::shared_ptr<MpiRequests> requests)
+      : communicator_(std::move(communicator)), requests_(std::move(requests)) {}
 
   int rank() const override { return communicator_->rank(); }
   int size() const override { return communicator_->size(); }
   Status StartAnd(std::vector<uint64_t>* words, std::unique_ptr<Collective>* collective) override;
   Status StartAllGather(const std::string& mine, std::vector<std::string>* all,
                         std::unique_ptr<Collective>* collective) override;
+  Status Progress() override { return requests_->Progress(); }
   bool Abort() override { return true; }  // MPI cannot cancel what is under way
 
  private:
   const std::unique_ptr<MpiCommunicator> communicator_;
+  const std::shared_ptr<MpiRequests> requests_;
 };
 
 }  // namespace hvd_p3

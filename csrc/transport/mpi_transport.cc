@@ -1,7 +1,5 @@
 #include "transport/mpi_transport.h"
 
-#include <algorithm>
-#include <functional>
 #include <limits>
 #include <utility>
 
@@ -59,30 +57,35 @@ class MpiTransport::Operations {
 
 class MpiTransport::Slice : public Collective {
  public:
-  explicit Slice(const SliceReduction& reduction) : staging_(reduction) {}
+  Slice(const SliceReduction& reduction, int size)
+      // Open MPI's algorithms need an element for each rank.
+      : staging_(reduction, size) {}
 
-  Status Start(MPI_Comm comm, MPI_Datatype datatype, MPI_Op op, MPI_Request* request) {
-    const void* send = staging_.send() != nullptr ? staging_.send() : MPI_IN_PLACE;
-    return FromMpi(MPI_Iallreduce(send, staging_.receive(), static_cast<int>(staging_.count()),
-                                  datatype, op, comm, request),
-                   "MPI_Iallreduce");
-  }
-  void Finish() {
-    staging_.Finish();
-    done_ = true;
+  Status Start(MPI_Comm comm, MPI_Datatype datatype, MPI_Op op, MpiRequests* requests) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    const Status status =
+        FromMpi(MPI_Iallreduce(staging_.send(), staging_.receive(),
+                               static_cast<int>(staging_.count()), datatype, op, comm, &request),
+                "MPI_Iallreduce");
+    if (status.ok()) requests->Add(request, &pending_);
+    return status;
   }
   Status Test(bool* done) override {
-    *done = done_;
+    *done = pending_ == 0;
+    if (*done) staging_.Finish();
     return {};
   }
 
  private:
   HostStaging staging_;
-  bool done_ = false;
+  int pending_ = 0;
 };
 
-MpiTransport::MpiTransport(std::unique_ptr<MpiCommunicator> communicator)
-    : communicator_(std::move(communicator)), operations_(std::make_unique<Operations>()) {}
+MpiTransport::MpiTransport(std::unique_ptr<MpiCommunicator> communicator,
+                           std::shared_ptr<MpiRequests> requests)
+    : communicator_(std::move(communicator)),
+      operations_(std::make_unique<Operations>()),
+      requests_(std::move(requests)) {}
 
 MpiTransport::~MpiTransport() = default;
 
@@ -97,36 +100,10 @@ Status MpiTransport::Start(const SliceReduction& reduction,
   Status status = CheckNotFinalized();
   if (!status.ok()) return status;
   const auto [datatype, op] = operations_->For(reduction.dtype);
-  auto slice = std::make_unique<Slice>(reduction);
-  MPI_Request request = MPI_REQUEST_NULL;
-  status = slice->Start(communicator_->get(), datatype, op, &request);
-  if (status.ok()) {
-    requests_.push_back(request);
-    slices_.push_back(slice.get());
-  }
+  auto slice = std::make_unique<Slice>(reduction, communicator_->size());
+  status = slice->Start(communicator_->get(), datatype, op, requests_.get());
   *collective = std::move(slice);
   return status;
-}
-
-Status MpiTransport::Progress() {
-  if (requests_.empty()) return {};
-  Status status = CheckNotFinalized();
-  if (!status.ok()) return status;
-  complete_.resize(requests_.size());
-  int count = 0;
-  status = FromMpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
-                                complete_.data(), MPI_STATUSES_IGNORE),
-                   "MPI_Testsome");
-  if (!status.ok() || count <= 0) return status;
-  complete_.resize(static_cast<size_t>(count));
-  // From the last to the first, so that erasing one moves none of those still to be erased.
-  std::sort(complete_.begin(), complete_.end(), std::greater<int>());
-  for (const int index : complete_) {
-    slices_[static_cast<size_t>(index)]->Finish();
-    slices_.erase(slices_.begin() + index);
-    requests_.erase(requests_.begin() + index);
-  }
-  return {};
 }
 
 }  // namespace hvd_p3

@@ -3,8 +3,8 @@
 #define HVD_P3_TRANSPORT_MPI_TRANSPORT_H_
 
 #include <memory>
-#include <vector>
 
+#include "transport/mpi_requests.h"
 #include "transport/mpi_support.h"
 #include "transport/transport.h"
 
@@ -12,11 +12,13 @@ namespace hvd_p3 {
 
 class MpiTransport : public Transport {
  public:
-  explicit MpiTransport(std::unique_ptr<MpiCommunicator> communicator);
+  MpiTransport(std::unique_ptr<MpiCommunicator> communicator,
+               std::shared_ptr<MpiRequests> requests);
   ~MpiTransport() override;
 
   Status Start(const SliceReduction& reduction, std::unique_ptr<Collective>* collective) override;
-  Status Progress() override;
+  // The control channel, which shares the requests, tests them.
+  Status Progress() override { return {}; }
   bool Abort() override { return true; }  // MPI cannot cancel a collective
 
  private:
@@ -25,10 +27,7 @@ class MpiTransport : public Transport {
 
   const std::unique_ptr<MpiCommunicator> communicator_;
   const std::unique_ptr<Operations> operations_;
-  // In flight, index by index: one call then tests all, and MPI looks at its sockets once.
-  std::vector<MPI_Request> requests_;
-  std::vector<Slice*> slices_;  // owned by the engine
-  std::vector<int> complete_;   // indices, kept to save the allocation
+  const std::shared_ptr<MpiRequests> requests_;
 };
 
 }  // namespace hvd_p3

@@ -75,7 +75,8 @@ class ControlChannel {
   // Starts the exchange of one byte string per rank; `*all` has `size()` entries once done.
   virtual Status StartAllGather(const std::string& mine, std::vector<std::string>* all,
                                 std::unique_ptr<Collective>* collective) = 0;
-  // As Transport::Abort.
+  // As those of Transport.
+  virtual Status Progress() = 0;
   virtual bool Abort() = 0;
 };
 

@@ -7,6 +7,9 @@ eager fast path in C++ takes the attribute itself. `attach` gives the variable a
 class in which `_handle` calls the guard first.
 """
 
+import sys
+
+from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import resource_variable_ops
 
 from hvd_p3 import subclassing
@@ -19,7 +22,8 @@ class _GuardedAccess:
 
     @property
     def _handle(self):
-        guards.run(self)
+        if not _is_only_compared():
+            guards.run(self)
         return resource_of(self)
 
     @_handle.setter
@@ -29,6 +33,26 @@ class _GuardedAccess:
     @property
     def device(self):
         return resource_of(self).device  # no access of the value
+
+
+# What TensorFlow calls for each variable of a traced function when another function calls it. It asks
+# whether the handle is an input of the calling function.
+_WATCH_VARIABLE = FuncGraph.watch_variable.__code__
+
+
+def _is_only_compared():
+    """Whether the access under way takes the handle for its identity, not for the value.
+
+    A guard there would wait for all variables of a function at its call, and so undo the guards in
+    it, each of which waits for one. Keras's train function calls its training step in this way.
+    """
+    accessor = sys._getframe(2)  # behind this function and `_handle`
+    if accessor.f_code is _HANDLE:
+        accessor = accessor.f_back
+    return accessor.f_code is _WATCH_VARIABLE
+
+
+_HANDLE = resource_variable_ops.BaseResourceVariable.handle.fget.__code__
 
 
 def attach(variable, pending_update):

@@ -1,0 +1,107 @@
+// TensorFlow ops of a layer that computes nothing and takes its time; see workloads/replay.py.
+#include <vector>
+
+#include "emulated_device.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace hvd_p3 {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::DT_FLOAT;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::shape_inference::InferenceContext;
+
+// Not stateful: TensorFlow would run them in program order, and only data may order them.
+REGISTER_OP("HvdP3ReplayForward")
+    .Attr("seconds: float")
+    .Attr("backward_seconds: float")
+    .Attr("N: int >= 0")
+    .Input("x: float")
+    .Input("variables: N * float")
+    .Output("y: float")
+    .SetShapeFn(tensorflow::shape_inference::UnchangedShape)
+    .Doc("Passes x on after a set time. Reads the variables before.");
+
+REGISTER_OP("HvdP3ReplayBackward")
+    .Attr("seconds: float")
+    .Attr("shapes: list(shape)")
+    .Attr("N: int >= 0")
+    .Input("dy: float")
+    .Output("dx: float")
+    .Output("gradients: N * float")
+    .SetShapeFn([](InferenceContext* context) {
+      context->set_output(0, context->input(0));
+      std::vector<tensorflow::PartialTensorShape> shapes;
+      TF_RETURN_IF_ERROR(context->GetAttr("shapes", &shapes));
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        tensorflow::shape_inference::ShapeHandle shape;
+        TF_RETURN_IF_ERROR(context->MakeShapeFromPartialTensorShape(shapes[i], &shape));
+        context->set_output(static_cast<int>(i) + 1, shape);
+      }
+      return absl::OkStatus();
+    })
+    .Doc("Passes dy on after a set time, and constant gradients of the variables with it.");
+
+class ReplayForwardOp : public AsyncOpKernel {
+ public:
+  explicit ReplayForwardOp(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("seconds", &seconds_));
+  }
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    EmulatedDevice::Instance().Run(seconds_, [context, done = std::move(done)] {
+      context->set_output(0, context->input(0));
+      done();
+    });
+  }
+
+ private:
+  float seconds_ = 0;
+};
+
+class ReplayBackwardOp : public AsyncOpKernel {
+ public:
+  explicit ReplayBackwardOp(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("seconds", &seconds_));
+    std::vector<TensorShape> shapes;
+    OP_REQUIRES_OK(construction, construction->GetAttr("shapes", &shapes));
+    // Made once: a real device writes gradients without the host's help.
+    for (const TensorShape& shape : shapes) {
+      gradients_.emplace_back(DT_FLOAT, shape);
+      gradients_.back().flat<float>().setConstant(1e-3f);
+    }
+  }
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    EmulatedDevice::Instance().Run(seconds_, [this, context, done = std::move(done)] {
+      context->set_output(0, context->input(0));
+      for (size_t i = 0; i < gradients_.size(); ++i) {
+        context->set_output(static_cast<int>(i) + 1, gradients_[i]);
+      }
+      done();
+    });
+  }
+
+ private:
+  float seconds_ = 0;
+  std::vector<Tensor> gradients_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("HvdP3ReplayForward").Device(tensorflow::DEVICE_CPU), ReplayForwardOp);
+REGISTER_KERNEL_BUILDER(Name("HvdP3ReplayBackward").Device(tensorflow::DEVICE_CPU),
+                        ReplayBackwardOp);
+
+}  // namespace
+}  // namespace hvd_p3
+
+// For ctypes: multiplies the times of all replayed layers.
+extern "C" void hvd_p3_replay_set_time_scale(double scale) {
+  hvd_p3::EmulatedDevice::Instance().SetTimeScale(scale);
+}

@@ -1,0 +1,99 @@
+"""A Keras model with the gradients of a well-known one, which takes a set time to compute."""
+
+import ctypes
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import native
+from benchmarks.workloads import models
+
+# A backward pass has about twice the operations of a forward pass: the gradients of the inputs and
+# of the variables.
+FORWARD_SHARE = 1 / 3
+
+_library = tf.load_op_library(str(native.REPLAY_OPS))
+_set_time_scale = ctypes.CDLL(str(native.REPLAY_OPS)).hvd_p3_replay_set_time_scale
+_set_time_scale.argtypes = [ctypes.c_double]
+
+
+def set_step_time(seconds):
+    """Sets how long forward and backward pass of a replayed model take together, in seconds."""
+    _set_time_scale(seconds)
+
+
+@tf.RegisterGradient("HvdP3ReplayForward")
+def _replay_backward(operation, dy):
+    variables = operation.inputs[1:]
+    dx, gradients = _library.hvd_p3_replay_backward(
+        dy,
+        seconds=operation.get_attr("backward_seconds"),
+        shapes=[variable.shape for variable in variables],
+        N=len(variables),
+    )
+    return [dx, *gradients]
+
+
+class ReplayLayer(keras.layers.Layer):
+    """Reads its variables, passes its input on after a set time, and makes constant gradients.
+
+    Args:
+        layer: `models.Layer`.
+        forward_s: float. Seconds of the forward pass.
+        backward_s: float. Seconds of the backward pass.
+    """
+
+    def __init__(self, layer, forward_s, backward_s):
+        super().__init__(name=layer.name)
+        self._forward_s = forward_s
+        self._backward_s = backward_s
+        self._replayed = [
+            self.add_weight(name=variable.name, shape=variable.shape, initializer="zeros")
+            for variable in layer.variables
+        ]
+
+    def call(self, x):
+        return _library.hvd_p3_replay_forward(
+            x,
+            [tf.convert_to_tensor(variable) for variable in self._replayed],
+            seconds=self._forward_s,
+            backward_seconds=self._backward_s,
+        )
+
+
+class _ReplayModel(keras.Model):
+    def __init__(self, table):
+        super().__init__(name=table.name)
+        times = models.compute_times(table, FORWARD_SHARE, 1 - FORWARD_SHARE)
+        self._replayed = [
+            ReplayLayer(layer, forward_s, backward_s)
+            for layer, (forward_s, backward_s) in zip(table.layers, times, strict=True)
+        ]
+
+    def call(self, x):
+        for layer in self._replayed:
+            x = layer(x)
+        return x
+
+
+def make_model(table):
+    """Makes the model of a table, one layer after the other.
+
+    A step takes one second until `set_step_time`.
+
+    Args:
+        table: `models.ModelTable`.
+
+    Returns:
+        A built `keras.Model` with one number as input and output.
+    """
+    model = _ReplayModel(table)
+    model.build((None, 1))
+    return model
+
+
+def make_data():
+    """Returns an endless `tf.data.Dataset` for the model."""
+    one = np.zeros((1, 1), "float32")
+    return tf.data.Dataset.from_tensors((one, one)).repeat()
