@@ -29,8 +29,8 @@ constexpr int64_t kLastRoundDelayNs = 1'000'000;
 
 // Waiting for the network: yield for this long after the last progress, then sleep for a time that
 // grows with the time waited, from the first to the second of these.
-constexpr int64_t kYieldNs = 20'000;
-constexpr int64_t kFirstSleepNs = 20'000;
+constexpr int64_t kYieldNs = 0;
+constexpr int64_t kFirstSleepNs = 100'000;
 constexpr int64_t kLastSleepNs = 200'000;
 
 // How long a rank with nothing unfinished looks after a round that it has joined.

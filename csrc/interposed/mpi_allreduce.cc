@@ -1,11 +1,12 @@
-// A replacement of MPI_Allreduce for small bitwise operations, that waits without using a
-// processor. Any thread may call it, if MPI was initialised with MPI_THREAD_MULTIPLE.
+// A replacement of MPI_Allreduce for small bitwise operations, which saves the processor. Any
+// thread may call it, if MPI was initialised with MPI_THREAD_MULTIPLE.
 //
 // Horovod's background thread agrees with the other ranks in every cycle (1 ms), also when it has
-// nothing to do, by an MPI_Allreduce with MPI_BAND and MPI_BOR. Ranks enter it at different times,
+// nothing to do, by an MPI_Allreduce with MPI_BAND or MPI_BOR. Ranks enter it at different times,
 // keep that distance from cycle to cycle, and those that come early spin until the last comes:
 // about half a processor for each rank, taken from computation and from the engine thread. Here
-// they sleep. Operations on data are not affected.
+// they sleep; and a rank that has had nothing new to say for a while comes later. Operations on
+// data are not affected.
 //
 // MPI allows this: its profiling interface (MPI 3.1, section 14.2) gives every function a second
 // name, PMPI_..., so that a library may replace the first. It works if this library is loaded into
@@ -24,10 +25,16 @@ namespace {
 constexpr size_t kMostBytes = 32 * 1024;
 // Horovod sends no messages of its own on its communicators; MPI has tags up to 32767 at least.
 constexpr int kFirstTag = 32000;
+// While waiting for others: yield for kSpin, then sleep for a part of the time waited.
 constexpr std::chrono::microseconds kSpin{20};
 constexpr std::chrono::microseconds kShortestSleep{20};
-// A cycle of Horovod, so that its own operations hardly suffer.
-constexpr std::chrono::microseconds kLongestSleep{1000};
+constexpr std::chrono::microseconds kLongestSleep{2'000};
+// A rank that has said the same for some time T comes T / kIdleShare later, but kLongestDelay at
+// most. So an operation of Horovod waits for at most 2 % of the time since the one before it.
+constexpr int kIdleShare = 50;
+constexpr std::chrono::milliseconds kLongestDelay{20};
+
+using Clock = std::chrono::steady_clock;
 
 // The size in bytes of an operation that is replaced, or 0 for one that is not.
 size_t ReplacedBytes(int count, MPI_Datatype datatype, MPI_Op op) {
@@ -42,7 +49,6 @@ size_t ReplacedBytes(int count, MPI_Datatype datatype, MPI_Op op) {
 }
 
 int WaitAsleep(std::array<MPI_Request, 2>* requests) {
-  using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   while (true) {
     int done = 0;
@@ -84,6 +90,19 @@ int Combine(std::vector<unsigned char>* bytes, bool by_and, MPI_Comm comm) {
   return MPI_SUCCESS;
 }
 
+// Sleeps if this thread has been saying the same for a while.
+void DelayIfIdle(const std::vector<unsigned char>& bytes) {
+  thread_local std::vector<unsigned char> said;
+  thread_local Clock::time_point since;
+  const Clock::time_point now = Clock::now();
+  if (bytes != said) {
+    said = bytes;
+    since = now;
+    return;
+  }
+  std::this_thread::sleep_for(std::min<Clock::duration>((now - since) / kIdleShare, kLongestDelay));
+}
+
 }  // namespace
 
 extern "C" int MPI_Allreduce(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
@@ -93,6 +112,7 @@ extern "C" int MPI_Allreduce(const void* sendbuf, void* recvbuf, int count, MPI_
   const void* input = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
   std::vector<unsigned char> bytes(size);
   std::memcpy(bytes.data(), input, size);
+  DelayIfIdle(bytes);
   const int result = Combine(&bytes, op == MPI_BAND, comm);
   std::memcpy(recvbuf, bytes.data(), size);
   return result;
