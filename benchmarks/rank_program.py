@@ -95,34 +95,55 @@ def make_workload(measurement):
     return replay.make_model(table), "mse", replay.make_data()
 
 
-def measure(system, measurement):
+def measure_training(system, measurement):
     """Trains one model, once for each computation time; yields a dict for each."""
-    keras.backend.clear_session()
     model, loss, data = make_workload(measurement)
     callbacks = compile_for(system, model, loss)
     slow = horovod.rank() == horovod.size() - 1
     for compute_s in measurement["compute_s"]:
-        replay.set_step_time(compute_s * (measurement.get("straggler", 1.0) if slow else 1.0))
+        replay.set_step_time(compute_s * (measurement["straggler"] if slow else 1.0))
         timer = StepTimer(measurement["warmup"])
         steps = measurement["warmup"] + measurement["steps"]
-        before = hvd_p3.statistics() if system["family"] == "hvd_p3" else None
         model.fit(data, steps_per_epoch=steps, verbose=0, callbacks=[*callbacks, timer])
-        result = {
-            "model": measurement["model"],
+        if system["overlapped"] and not model.optimizer.is_overlapped():
+            raise SystemExit("overlapped mode was asked for, but training was immediate")
+        yield {
             "compute_s": compute_s,
             "step_s": timer.step_s(),
             "cpu_s": mean_over_ranks(timer.cpu_s_per_step()),
+            "bytes": sum(4 * int(np.prod(each.shape)) for each in model.trainable_variables),
         }
-        if before is not None:
-            after = hvd_p3.statistics()
-            result["slices"] = (after["slices"] - before["slices"]) / steps
-            result["rounds"] = (after["negotiation_rounds"] - before["negotiation_rounds"]) / steps
-            if description_trace := os.environ.get("BENCH_TRACE"):
-                with open(f"{description_trace}.{horovod.rank()}", "w") as file:
-                    json.dump({"ends": timer.ends, "trace": hvd_p3.take_trace()}, file)
-            if system["overlapped"] and not model.optimizer.is_overlapped():
-                raise SystemExit("overlapped mode was asked for, but training was immediate")
-        yield result
+
+
+def measure_tensors(system, measurement):
+    """Reduces many small tensors again and again, without a model; yields one dict."""
+    count = int(measurement["model"].partition("-")[2])
+    tensors = {index: tf.fill([256], float(index)) for index in range(count)}
+    if system["family"] == "hvd_p3":
+        reducer = hvd_p3.reduction.GradientReducer("tensors", hvd_p3.Average, 1.0, False)
+        reducer.build([tf.Variable(tensor, name=f"tensor_{i}") for i, tensor in tensors.items()])
+        reducer.priorities = list(tensors)
+        reduce = tf.function(lambda: tf.group(*reducer.reduce(tensors).values()))
+    else:
+        reduce = tf.function(
+            lambda: tf.group(
+                *(horovod.allreduce(tensors[i], name=f"tensor.{i}") for i in range(count))
+            )
+        )
+    step_s = []
+    for step in range(measurement["warmup"] + measurement["steps"]):
+        if step == measurement["warmup"]:
+            cpu_s = processor_seconds()
+        start = time.perf_counter()
+        reduce()
+        step_s.append(time.perf_counter() - start)
+    cpu_s = (processor_seconds() - cpu_s) / measurement["steps"]
+    yield {
+        "compute_s": 0.0,
+        "step_s": step_s[measurement["warmup"] :],
+        "cpu_s": mean_over_ranks(cpu_s),
+        "bytes": 1024 * count,
+    }
 
 
 def mean_over_ranks(value):
@@ -138,11 +159,12 @@ def main(description):
         hvd_p3.init()
     else:
         horovod.init()
-    tf.config.set_visible_devices([], "GPU")
     for measurement in description["measurements"]:
-        for result in measure(system, measurement):
+        keras.backend.clear_session()
+        many = measurement["model"].startswith("tensors-")
+        for result in (measure_tensors if many else measure_training)(system, measurement):
             if horovod.rank() == 0:
-                print(MARK + json.dumps(result), flush=True)
+                print(MARK + json.dumps({**result, "model": measurement["model"]}), flush=True)
 
 
 if __name__ == "__main__":

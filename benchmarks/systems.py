@@ -39,7 +39,14 @@ PRIORITY_ONLY = System(
 )
 
 
-def tuned_horovod(fusion_threshold_bytes, cycle_time_ms):
+# The best of the search of `python -m benchmarks tune`; see docs/performance.md.
+TUNED_FUSION_THRESHOLD_BYTES = 128 * 1024
+TUNED_CYCLE_TIME_MS = 1.0
+
+
+def tuned_horovod(
+    fusion_threshold_bytes=TUNED_FUSION_THRESHOLD_BYTES, cycle_time_ms=TUNED_CYCLE_TIME_MS
+):
     """Stock Horovod with MPI and these two settings."""
     return System(
         "stock-horovod-mpi-tuned",

@@ -52,7 +52,7 @@ class Configuration:
     """
 
     slice_bytes: int = _setting(
-        256 * 1024,
+        120 * 1024,
         _parse_integer,
         int,
         lambda value: 1 <= value <= 1 << 30,
@@ -66,6 +66,23 @@ class Configuration:
         _at_least(1),
         "an integer of at least 1 (bytes)",
         "Bytes in flight at once; a more urgent slice waits for at most that much.",
+    )
+    autotune: bool = _setting(
+        False,
+        _parse_boolean,
+        bool,
+        lambda value: True,
+        "a boolean (0 or 1)",
+        "Whether P3Callback searches slice_bytes and credit_bytes during the first training steps.",
+    )
+    priorities: bool = _setting(
+        True,
+        _parse_boolean,
+        bool,
+        lambda value: True,
+        "a boolean (0 or 1)",
+        "Whether gradients leave in order of priority; otherwise in the order in which "
+        "backpropagation makes them, as in Horovod.",
     )
     overlap: bool = _setting(
         True,

@@ -77,6 +77,10 @@ class GradientReducer:
         uses = forward_order.first_uses([native_variable(variable) for variable in variables])
         owners = [forward_order.owner(variable) for variable in variables]
         self.priorities = forward_order.priorities(uses, owners)
+        if not process.current().config.priorities:
+            # The order of backpropagation: what the forward pass uses last comes first.
+            last = max(self.priorities, default=0)
+            self.priorities = [last - priority for priority in self.priorities]
 
     def handles(self, gradients):
         """Returns the engine's handle of each gradient, declaring the group on first use.

@@ -82,10 +82,10 @@ Options Parse(int argc, char** argv) {
         options.overlapped = false;
         break;
       case kSlice:
-        options.engine.slice_bytes = Number(optarg);
+        options.engine.settings.slice_bytes = Number(optarg);
         break;
       case kCredit:
-        options.engine.credit_bytes = Number(optarg);
+        options.engine.settings.credit_bytes = Number(optarg);
         break;
       default:
         Usage();

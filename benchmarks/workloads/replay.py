@@ -9,10 +9,6 @@ import tensorflow as tf
 from benchmarks import native
 from benchmarks.workloads import models
 
-# A backward pass has about twice the operations of a forward pass: the gradients of the inputs and
-# of the variables.
-FORWARD_SHARE = 1 / 3
-
 _library = tf.load_op_library(str(native.REPLAY_OPS))
 _set_time_scale = ctypes.CDLL(str(native.REPLAY_OPS)).hvd_p3_replay_set_time_scale
 _set_time_scale.argtypes = [ctypes.c_double]
@@ -65,11 +61,14 @@ class ReplayLayer(keras.layers.Layer):
 class _ReplayModel(keras.Model):
     def __init__(self, table):
         super().__init__(name=table.name)
-        times = models.compute_times(table, FORWARD_SHARE, 1 - FORWARD_SHARE)
+        times = models.compute_times(table, models.FORWARD_SHARE, 1 - models.FORWARD_SHARE)
         self._replayed = [
             ReplayLayer(layer, forward_s, backward_s)
             for layer, (forward_s, backward_s) in zip(table.layers, times, strict=True)
         ]
+
+    def build(self, shape):
+        super().build(shape)  # the layers have made their variables
 
     def call(self, x):
         for layer in self._replayed:

@@ -12,13 +12,18 @@ std::string Agreement::TakeUnsent() {
     local_[group->declaration.name] = group;
   }
   unsent_.clear();
-  return EncodeDeclarations(declarations);
+  const std::string settings = EncodeSettings(unsent_settings_);
+  unsent_settings_.reset();
+  return settings + EncodeDeclarations(declarations);
 }
 
 Status Agreement::Merge(const std::vector<std::string>& by_rank, std::vector<Group*>* settled) {
   for (int rank = 0; rank < size_; ++rank) {
+    std::string sent = by_rank[static_cast<size_t>(rank)];
+    const std::optional<EngineSettings> proposal = DecodeSettings(&sent);
+    if (rank == 0 && proposal) proposal_ = proposal;
     std::vector<GroupDeclaration> declarations;
-    const Status status = DecodeDeclarations(by_rank[static_cast<size_t>(rank)], &declarations);
+    const Status status = DecodeDeclarations(sent, &declarations);
     if (!status.ok()) return status;
     for (GroupDeclaration& declaration : declarations) {
       const std::string name = declaration.name;
@@ -34,6 +39,14 @@ Status Agreement::Merge(const std::vector<std::string>& by_rank, std::vector<Gro
   return {};
 }
 
+bool Agreement::AdoptProposal() {
+  if (!proposal_) return false;
+  settings_ = *proposal_;
+  proposal_.reset();
+  for (Group* group : agreed_) group->Plan(settings_.slice_bytes);
+  return true;
+}
+
 void Agreement::Settle(Group* group, const Partial& partial) {
   std::vector<GroupDeclaration> by_rank;
   for (const auto& entry : partial.by_rank) by_rank.push_back(entry.second);
@@ -44,7 +57,8 @@ void Agreement::Settle(Group* group, const Partial& partial) {
   for (size_t i = 0; i < mine.size(); ++i) {
     mine[i].priority = by_rank.front().tensors[i].priority;
   }
-  group->Plan();
+  group->Plan(settings_.slice_bytes);
+  agreed_.push_back(group);
   group->first_agreed_id = num_tensors();
   for (Tensor& tensor : group->tensors) tensors_.push_back(&tensor);
 }

@@ -6,26 +6,38 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/group.h"
+#include "core/settings.h"
 
 namespace hvd_p3 {
 
 class Agreement {
  public:
-  explicit Agreement(int size) : size_(size) {}
+  Agreement(int size, const EngineSettings& settings) : size_(size), settings_(settings) {}
 
   // Adds a group that this rank has declared; the engine owns it and outlives this object.
   void Add(Group* group) { unsent_.push_back(group); }
 
-  // This rank's part of an exchange: all that it has declared since the last one.
+  // Rank 0 asks for other settings. A later call replaces one that is not sent yet.
+  void Propose(const EngineSettings& settings) { unsent_settings_ = settings; }
+  bool has_unsent_settings() const { return unsent_settings_.has_value(); }
+
+  // This rank's part of an exchange: what it has proposed and all that it has declared since the
+  // last one.
   std::string TakeUnsent();
 
   // Merges what every rank sent. Fills in agreed ids or failures, and appends the groups that got
   // one or the other to `*settled`, in the same order on all ranks.
   Status Merge(const std::vector<std::string>& by_rank, std::vector<Group*>* settled);
+
+  // Adopts what rank 0 has proposed, if anything, and plans all groups anew. Only while nothing is
+  // ready or in flight on any rank, and at the same point of the sequence of rounds on all.
+  bool AdoptProposal();
+  const EngineSettings& settings() const { return settings_; }
 
   // Number of agreed tensors; their ids are 0 .. count - 1.
   int64_t num_tensors() const { return static_cast<int64_t>(tensors_.size()); }
@@ -39,9 +51,13 @@ class Agreement {
   void Settle(Group* group, const Partial& partial);
 
   const int size_;
+  EngineSettings settings_;
+  std::optional<EngineSettings> unsent_settings_;
+  std::optional<EngineSettings> proposal_;  // received, not adopted yet
   std::vector<Group*> unsent_;
   std::map<std::string, Group*> local_;
   std::map<std::string, Partial> partial_;
+  std::vector<Group*> agreed_;
   std::vector<Tensor*> tensors_;
 };
 

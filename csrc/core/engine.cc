@@ -58,17 +58,20 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<ControlChannel> con
       transport_(std::move(transport)),
       rank_(control_->rank()),
       size_(control_->size()),
+      sums_independent_of_slices_(transport_->sums_independent_of_slices()),
       trace_(options.trace, options.trace_capacity),
       statistics_(std::make_shared<Statistics>()),
-      agreement_(control_->size()),
-      schedule_(options.credit_bytes),
+      settings_(options.settings),
+      agreement_(control_->size(), options.settings),
+      schedule_(options.settings.credit_bytes),
       thread_([this] { Run(); }) {}
 
 Engine::~Engine() { Shutdown(0.0); }
 
 Status Engine::DeclareGroup(const std::string& name, const std::vector<TensorSpec>& tensors,
                             std::vector<TensorHandle>* handles) {
-  GroupDeclaration declaration{name, tensors, options_.slice_bytes, options_.credit_bytes};
+  GroupDeclaration declaration{name, tensors, options_.settings.slice_bytes,
+                               options_.settings.credit_bytes};
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto known = groups_.find(name);
   if (known != groups_.end()) {
@@ -111,6 +114,17 @@ void Engine::Submit(TensorHandle handle, Submission submission) {
   } else {
     submission.done(refusal);
   }
+}
+
+void Engine::ProposeSettings(const EngineSettings& settings) {
+  if (rank_ != 0) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  proposal_ = settings;
+}
+
+EngineSettings Engine::settings() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return settings_;
 }
 
 void Engine::Shutdown(double timeout_s) {
@@ -173,6 +187,8 @@ bool Engine::AdmitSubmissions() {
     const std::lock_guard<std::mutex> lock(mutex_);
     submissions.swap(inbox_);
     groups.swap(new_groups_);
+    if (proposal_) agreement_.Propose(*proposal_);
+    proposal_.reset();
   }
   for (Group* group : groups) agreement_.Add(group);
   for (auto& [tensor, submission] : submissions) {
@@ -190,6 +206,7 @@ bool Engine::AdmitSubmissions() {
     }
     tensor->submission = std::move(submission);
     statistics_->Hold(2 * spec.bytes());
+    tensor->unfinished_index = unfinished_.size();
     unfinished_.push_back(tensor);
     Record(TraceKind::kSubmitted, spec, 0, spec.bytes());
     if (tensor->submission.ready != nullptr) {
@@ -289,6 +306,7 @@ void Engine::StartRound() {
     if (give_up_ || (offers_all && unfinished_.empty())) flags |= kStop;
   }
   words_.assign(kReadyWords + static_cast<size_t>((agreement_.num_tensors() + 63) / 64), 0);
+  if (agreement_.has_unsent_settings()) flags |= kExchangeWanted;
   for (const Tensor* tensor : unfinished_) {
     if (!tensor->group->sent) flags |= kExchangeWanted;
     if (!tensor->group->agreed() || tensor->state != Tensor::State::kReady) continue;
@@ -316,6 +334,11 @@ void Engine::FinishRound() {
     // unless a rank gives up: what is queued is unfinished on all ranks, and on one nothing is.
     stopping_ = true;
     return;
+  }
+  if (schedule_.quiet() && agreement_.AdoptProposal()) {
+    schedule_.Restart(agreement_.settings().credit_bytes);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    settings_ = agreement_.settings();
   }
   for (size_t word = kReadyWords; word < words_.size(); ++word) {
     for (uint64_t bits = words_[word]; bits != 0; bits &= bits - 1) {
@@ -414,8 +437,12 @@ void Engine::Complete(Tensor* tensor, const Status& status) {
   Submission submission = std::move(tensor->submission);
   tensor->submission = Submission();
   tensor->state = Tensor::State::kIdle;
-  unfinished_.erase(std::find(unfinished_.begin(), unfinished_.end(), tensor));
-  awaiting_.erase(std::remove(awaiting_.begin(), awaiting_.end(), tensor), awaiting_.end());
+  unfinished_[tensor->unfinished_index] = unfinished_.back();
+  unfinished_.back()->unfinished_index = tensor->unfinished_index;
+  unfinished_.pop_back();
+  if (!awaiting_.empty()) {
+    awaiting_.erase(std::remove(awaiting_.begin(), awaiting_.end(), tensor), awaiting_.end());
+  }
   statistics_->Hold(-2 * spec.bytes());
   Record(TraceKind::kCompleted, spec, 0, spec.bytes());
   submission.done(status);

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,6 +26,7 @@
 #include "core/agreement.h"
 #include "core/group.h"
 #include "core/schedule.h"
+#include "core/settings.h"
 #include "core/statistics.h"
 #include "core/trace.h"
 #include "transport/transport.h"
@@ -35,8 +37,7 @@ namespace hvd_p3 {
 constexpr char kEngineThreadName[] = "hvd_p3 engine";
 
 struct EngineOptions {
-  int64_t slice_bytes = 256 * 1024;
-  int64_t credit_bytes = 1024 * 1024;
+  EngineSettings settings;
   bool trace = false;
   size_t trace_capacity = 1 << 20;  // events
   // Handles count from here, so that those of an earlier engine of the process are recognised.
@@ -66,6 +67,14 @@ class Engine {
   // Starts one all-reduce of a declared tensor, whose previous one must have completed. Returns at
   // once; `submission.done` reports the result or the error.
   void Submit(TensorHandle handle, Submission submission);
+
+  // On rank 0: asks for other settings. All ranks adopt them together, the next time that nothing
+  // is ready or in flight on any of them. Ignored on other ranks.
+  void ProposeSettings(const EngineSettings& settings);
+  // Those in force on this rank.
+  EngineSettings settings() const;
+  // Whether the sums of all ranks are the same bits whatever the slices.
+  bool sums_independent_of_slices() const { return sums_independent_of_slices_; }
 
   // Refuses further submissions, and ends the engine on all ranks once what this rank has submitted
   // is reduced; what is unfinished elsewhere then completes with kShutdown. If all ranks shut down,
@@ -112,6 +121,7 @@ class Engine {
   const std::unique_ptr<Transport> transport_;
   const int rank_;
   const int size_;
+  const bool sums_independent_of_slices_;
   Trace trace_;
   const std::shared_ptr<Statistics> statistics_;
 
@@ -130,6 +140,8 @@ class Engine {
   bool abandon_ = false;             // leave without waiting for other ranks
   bool ended_ = false;
   Status end_status_;  // why the engine ended
+  std::optional<EngineSettings> proposal_;
+  EngineSettings settings_;  // in force
 
   // Owned by the engine thread.
   Agreement agreement_;

@@ -12,9 +12,9 @@ Group::Group(GroupDeclaration declared)
   }
 }
 
-void Group::Plan() {
-  slices = PlanSlices(declaration.tensors, declaration.slice_bytes);
-  slices_of_tensor.resize(tensors.size());
+void Group::Plan(int64_t slice_bytes) {
+  slices = PlanSlices(declaration.tensors, slice_bytes);
+  slices_of_tensor.assign(tensors.size(), {});
   for (size_t i = 0; i < slices.size(); ++i) {
     for (const SliceMember& member : slices[i].members) {
       slices_of_tensor[static_cast<size_t>(member.tensor)].push_back(static_cast<int64_t>(i));

@@ -47,6 +47,7 @@ struct Tensor {
   State state = State::kIdle;
   Submission submission;
   int64_t slices_left = 0;
+  size_t unfinished_index = 0;  // in the engine's list, while submitted
 };
 
 struct Group {
@@ -60,8 +61,9 @@ struct Group {
   std::vector<std::vector<int64_t>> slices_of_tensor;
 
   explicit Group(GroupDeclaration declared);
-  // Computes `slices` and `slices_of_tensor` from the declaration.
-  void Plan();
+  // Computes `slices` and `slices_of_tensor`. Only while nothing of the group is ready or in
+  // flight.
+  void Plan(int64_t slice_bytes);
   const TensorSpec& spec(const Tensor& tensor) const {
     return declaration.tensors[static_cast<size_t>(tensor.index)];
   }

@@ -47,6 +47,21 @@ std::vector<QueuedSlice> Schedule::ReleaseIncomplete() {
   return released;
 }
 
+bool Schedule::quiet() const {
+  if (!idle()) return false;
+  for (const auto& [id, progress] : groups_) {
+    for (const std::vector<int32_t>& ready : progress.ready) {
+      if (!ready.empty()) return false;
+    }
+  }
+  return true;
+}
+
+void Schedule::Restart(int64_t credit_bytes) {
+  credit_bytes_ = credit_bytes;
+  groups_.clear();
+}
+
 QueuedSlice Schedule::Enqueue(const Group& group, int64_t slice) {
   const SliceMember& first = group.slices[static_cast<size_t>(slice)].members.front();
   const QueuedSlice queued{{group.declaration.tensors[static_cast<size_t>(first.tensor)].priority,
@@ -73,8 +88,7 @@ std::vector<ScheduledSlice> Schedule::StartNext() {
     const QueuedSlice next = queue_.top();
     if (occupied_ != 0 && bytes_in_flight_ + next.bytes > credit_bytes_) break;
     queue_.pop();
-    int slot = 0;
-    while ((occupied_ >> slot) & 1) ++slot;
+    const int slot = __builtin_ctzll(~occupied_);
     occupied_ |= uint64_t{1} << slot;
     slot_bytes_[static_cast<size_t>(slot)] = next.bytes;
     bytes_in_flight_ += next.bytes;

@@ -43,6 +43,12 @@ class Schedule {
   // slices that wait for them, and returns those slices.
   std::vector<QueuedSlice> ReleaseIncomplete();
 
+  // Other settings from now on. The groups' slices may have changed. Only while quiet.
+  void Restart(int64_t credit_bytes);
+
+  // Nothing is queued or waits for other members of its slice, and all is finished on all ranks.
+  bool quiet() const;
+
   // Nothing is queued, and all ranks have finished all that was started.
   bool idle() const { return queue_.empty() && occupied_ == 0; }
 
@@ -54,7 +60,7 @@ class Schedule {
 
   QueuedSlice Enqueue(const Group& group, int64_t slice);
 
-  const int64_t credit_bytes_;
+  int64_t credit_bytes_;
   SliceQueue queue_;
   std::map<int64_t, GroupProgress> groups_;  // by the agreed id of the first tensor
   std::array<int64_t, kWindow> slot_bytes_{};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 namespace hvd_p3 {
@@ -27,12 +28,17 @@ void Cut(int32_t index, const TensorSpec& tensor, int64_t slice_bytes, std::vect
 }  // namespace
 
 std::vector<Slice> PlanSlices(const std::vector<TensorSpec>& tensors, int64_t slice_bytes) {
-  using FusionKey = std::tuple<int64_t, DataType, ReduceOp, double, double>;
+  using FusionKey = std::tuple<DataType, ReduceOp, double, double>;
+  std::vector<int32_t> by_priority(tensors.size());
+  std::iota(by_priority.begin(), by_priority.end(), 0);
+  std::stable_sort(by_priority.begin(), by_priority.end(), [&tensors](int32_t a, int32_t b) {
+    return tensors[static_cast<size_t>(a)].priority < tensors[static_cast<size_t>(b)].priority;
+  });
+
   std::vector<Slice> slices;
   std::map<FusionKey, size_t> open_slice;  // index into `slices` of the one still being filled
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const TensorSpec& tensor = tensors[i];
-    const int32_t index = static_cast<int32_t>(i);
+  for (const int32_t index : by_priority) {
+    const TensorSpec& tensor = tensors[static_cast<size_t>(index)];
     if (tensor.bytes() == 0) {
       slices.push_back({{{index, 0, 0}}, 0});
       continue;
@@ -41,8 +47,7 @@ std::vector<Slice> PlanSlices(const std::vector<TensorSpec>& tensors, int64_t sl
       Cut(index, tensor, slice_bytes, &slices);
       continue;
     }
-    const FusionKey key{tensor.priority, tensor.dtype, tensor.op, tensor.prescale,
-                        tensor.postscale};
+    const FusionKey key{tensor.dtype, tensor.op, tensor.prescale, tensor.postscale};
     const auto open = open_slice.find(key);
     if (open == open_slice.end() || slices[open->second].bytes + tensor.bytes() > slice_bytes) {
       open_slice[key] = slices.size();

@@ -18,9 +18,9 @@ struct SliceMember {
   int64_t count = 0;   // elements
 };
 
-// One member cut from a large tensor, or several whole small tensors of one priority, dtype,
-// operation and scale. An empty tensor has a slice of its own with no elements, so that it is
-// negotiated like any other.
+// One member cut from a large tensor, or several whole small tensors of one dtype, operation and
+// scale, in order of priority. An empty tensor has a slice of its own with no elements, so that it
+// is negotiated like any other.
 struct Slice {
   std::vector<SliceMember> members;
   int64_t bytes = 0;

@@ -53,8 +53,7 @@ DataType ParseDataType(const std::string& name) {
 
 EngineOptions MakeOptions(int64_t slice_bytes, int64_t credit_bytes, bool trace) {
   EngineOptions options;
-  options.slice_bytes = slice_bytes;
-  options.credit_bytes = credit_bytes;
+  options.settings = {slice_bytes, credit_bytes};
   options.trace = trace;
   options.first_handle = NextFirstHandle();
   return options;
@@ -126,6 +125,23 @@ py::dict StatisticsDict() {
   return result;
 }
 
+void ProposeSettings(int64_t slice_bytes, int64_t credit_bytes) {
+  if (slice_bytes < 1 || credit_bytes < 1) {
+    throw py::value_error("slice_bytes and credit_bytes must be at least 1");
+  }
+  RunningEngine()->ProposeSettings({slice_bytes, credit_bytes});
+}
+
+py::dict CurrentSettings() {
+  const std::shared_ptr<Engine> engine = RunningEngine();
+  const EngineSettings settings = engine->settings();
+  py::dict result;
+  result["slice_bytes"] = settings.slice_bytes;
+  result["credit_bytes"] = settings.credit_bytes;
+  result["sums_independent_of_slices"] = engine->sums_independent_of_slices();
+  return result;
+}
+
 std::vector<py::dict> TakeTrace() {
   std::vector<py::dict> events;
   for (const TraceEvent& event : RunningEngine()->TakeTrace()) {
@@ -194,6 +210,8 @@ PYBIND11_MODULE(_engine, module) {
   module.def("is_running", [] { return GlobalEngine() != nullptr; });
   module.def("declare_group", &DeclareGroup, py::arg("name"), py::arg("tensors"));
   module.def("submit", &Submit, py::arg("handle"), py::arg("input"), py::arg("output"));
+  module.def("propose_settings", &ProposeSettings, py::arg("slice_bytes"), py::arg("credit_bytes"));
+  module.def("current_settings", &CurrentSettings);
   module.def("statistics", &StatisticsDict);
   module.def("take_trace", &TakeTrace);
 }

@@ -46,10 +46,10 @@ Status MakeMpiTransport(std::unique_ptr<ControlChannel>* control,
   if (!status.ok()) return status;
   status = MpiCommunicator::Duplicate(&slice_communicator);
   if (!status.ok()) return status;
-  ChooseAllReduceAlgorithm(slice_communicator->size());
+  const bool independent = ChooseAllReduceAlgorithm(slice_communicator->size());
   const auto requests = std::make_shared<MpiRequests>();
   *control = std::make_unique<MpiControlChannel>(std::move(control_communicator), requests);
-  *transport = std::make_unique<MpiTransport>(std::move(slice_communicator), requests);
+  *transport = std::make_unique<MpiTransport>(std::move(slice_communicator), requests, independent);
   return {};
 }
 

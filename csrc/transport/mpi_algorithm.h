@@ -14,8 +14,8 @@ namespace hvd_p3 {
 //  - for other numbers of ranks a ring.
 // Affects all of the process's non-blocking all-reduces; Horovod's are blocking. Leaves an
 // algorithm that the user has chosen, and does nothing where the MPI library has no such choice.
-// Call once, after MPI is initialised.
-void ChooseAllReduceAlgorithm(int size);
+// Call once, after MPI is initialised. Returns whether sums are independent of a slice's length.
+bool ChooseAllReduceAlgorithm(int size);
 
 }  // namespace hvd_p3
 

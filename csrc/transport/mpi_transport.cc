@@ -82,10 +82,11 @@ class MpiTransport::Slice : public Collective {
 };
 
 MpiTransport::MpiTransport(std::unique_ptr<MpiCommunicator> communicator,
-                           std::shared_ptr<MpiRequests> requests)
+                           std::shared_ptr<MpiRequests> requests, bool sums_independent_of_slices)
     : communicator_(std::move(communicator)),
       operations_(std::make_unique<Operations>()),
-      requests_(std::move(requests)) {}
+      requests_(std::move(requests)),
+      sums_independent_of_slices_(sums_independent_of_slices) {}
 
 MpiTransport::~MpiTransport() = default;
 

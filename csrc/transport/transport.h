@@ -58,6 +58,8 @@ class Transport {
                        std::unique_ptr<Collective>* collective) = 0;
   // Moves on whatever is in flight, without blocking. The engine calls it before it tests.
   virtual Status Progress() = 0;
+  // Whether an element's sum is the same bits wherever in a slice of whatever length it stands.
+  virtual bool sums_independent_of_slices() const = 0;
   // Gives up everything in flight; no method but the destructor is called afterwards. Returns
   // whether buffers of what was given up may still be written to.
   virtual bool Abort() = 0;

@@ -2,7 +2,7 @@
 
 import keras
 
-from hvd_p3 import notices, process, training_setup
+from hvd_p3 import autotune, notices, process, training_setup
 from hvd_p3.callbacks.report import CommunicationReport
 from hvd_p3.optimizer import is_distributed
 
@@ -19,6 +19,9 @@ class P3Callback(keras.callbacks.Callback):
     by this rank), `p3_forward_wait_s` (seconds that forward passes waited for a reduction) and
     `p3_hidden_share` (share of communication time hidden behind computation, from 0 to 1).
 
+    With the setting `autotune`, searches the settings that make steps fastest meanwhile, and prints
+    what it has found on rank 0, whatever `verbose` is.
+
     Method: Priority-based Parameter Propagation (Jayarajan et al., 2019), section 4; applying
     updates across the step's end as in ByteScheduler (Peng et al., 2019), section 4.
 
@@ -27,6 +30,7 @@ class P3Callback(keras.callbacks.Callback):
 
     Raises:
         ValueError: At the start of training, if the model's optimizer is not distributed.
+        ImportError: At the start of training, if `autotune` is on and optuna is not installed.
 
     Example:
 
@@ -41,6 +45,7 @@ class P3Callback(keras.callbacks.Callback):
         self._training = None
         self._epoch = None
         self._tried = False
+        self._tuner = None
 
     def on_train_begin(self, logs=None):
         training_setup.prepare(self.model)
@@ -49,17 +54,22 @@ class P3Callback(keras.callbacks.Callback):
                 "P3Callback needs an optimizer wrapped with hvd_p3.DistributedOptimizer before "
                 f"model.compile. Received: {type(self.model.optimizer).__name__}"
             )
+        self._tuner = autotune.current()
         self._training = CommunicationReport()
         self._tried = False
         if self.model.optimizer.built:
             self._try_overlap()
 
     def on_train_batch_end(self, batch, logs=None):
+        if self._tuner:
+            self._tuner.batch_ended(batch)
         if not self._tried:  # the model was built at its first batch
             self._try_overlap()
+            self._skip_interval()  # the next step is traced anew
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch = CommunicationReport()
+        self._skip_interval()
 
     def on_epoch_end(self, epoch, logs=None):
         self.model.optimizer.settle()
@@ -68,14 +78,22 @@ class P3Callback(keras.callbacks.Callback):
 
     def on_test_begin(self, logs=None):
         self._settle()
+        self._skip_interval()
 
     def on_predict_begin(self, logs=None):
         self._settle()
+        self._skip_interval()
 
     def on_train_end(self, logs=None):
         self.model.optimizer.settle()
         if self.verbose and process.rank() == 0:
             print(self._training.as_text(self.model.optimizer.is_overlapped()), flush=True)
+        if self._tuner:
+            self._tuner.training_ended()
+
+    def _skip_interval(self):
+        if self._tuner:
+            self._tuner.skip_interval()
 
     def _settle(self):
         optimizer = getattr(self.model, "optimizer", None)

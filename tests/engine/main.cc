@@ -61,8 +61,7 @@ int main() {
   using namespace hvd_p3;
   const Scenario scenario = ParseScenario(std::cin);
   EngineOptions options;
-  options.slice_bytes = scenario.slice_bytes;
-  options.credit_bytes = scenario.credit_bytes;
+  options.settings = {scenario.slice_bytes, scenario.credit_bytes};
   options.trace = true;
 
   InProcessWorld world(MakeWorldOptions(scenario));

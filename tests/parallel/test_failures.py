@@ -65,4 +65,4 @@ def test_ranks_with_different_settings_get_a_message():
     code, output = launch.Job(2, _PROGRAM, ["settings", 1]).wait(_START_S + _END_S)
     assert code != 0
     assert "ranks disagree about HVD_P3_SLICE_BYTES" in output
-    assert "262144 on rank 0; 1000 on rank 1" in output
+    assert "122880 on rank 0; 1000 on rank 1" in output

@@ -1,0 +1,84 @@
+"""What is measured: models, ratios, hosts and bandwidths, and in which launches."""
+
+import dataclasses
+
+from benchmarks import bounds, systems
+from benchmarks.workloads import models
+
+GIGABIT = 1e9
+# Communication of a replayed model at the reference bandwidth: long enough that the overhead of a
+# step, some milliseconds, is small, and short enough for many steps.
+COMMUNICATION_S = 0.45
+
+MAIN = (systems.HOROVOD, systems.tuned_horovod(), systems.OVERLAPPED)
+ALL = (
+    systems.HOROVOD,
+    systems.tuned_horovod(),
+    systems.HOROVOD_GLOO,
+    systems.IMMEDIATE,
+    systems.SLICES_ONLY,
+    systems.PRIORITY_ONLY,
+    systems.OVERLAPPED,
+)
+
+TENSORS = (systems.HOROVOD, systems.tuned_horovod(), systems.IMMEDIATE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """Models at some ratios on one cluster, with some systems.
+
+    Args:
+        name: str, for the results.
+        models: tuple of str.
+        ratios: tuple of float: ideal communication over computation.
+        systems: tuple of `System`.
+        hosts: int.
+        bandwidth: float, bits per second.
+        reference_bandwidth: Optional float, bits per second: the one at which `ratios` hold, if
+            models and computation are to be those of another bandwidth.
+        straggler: float. The last rank computes this many times as long.
+    """
+
+    name: str
+    models: tuple
+    ratios: tuple
+    systems: tuple
+    hosts: int = 4
+    bandwidth: float = GIGABIT
+    reference_bandwidth: float = None
+    straggler: float = 1.0
+
+
+def short(hosts, bandwidth, ratios=(0.5, 1.0, 2.0)):
+    """The experiments of `make bench`."""
+    return [Experiment("ratio", ("vgg19", "resnet50"), ratios, MAIN, hosts, bandwidth)]
+
+
+def full(hosts, bandwidth):
+    """The experiments of `make bench-full`."""
+    ratios = (0.25, 0.5, 1.0, 2.0, 4.0)
+    replayed = ("vgg19", "resnet50", "inception_v3", "sockeye")
+    return [
+        Experiment("ratio", replayed, ratios, ALL, hosts, bandwidth),
+        *(
+            Experiment("bandwidth", ("vgg19",), (1.0,), MAIN, hosts, factor * bandwidth, bandwidth)
+            for factor in (0.25, 0.5, 2.0)
+        ),
+        *(Experiment("hosts", ("vgg19",), (1.0,), MAIN, each, bandwidth) for each in (2, 3, 8)),
+        Experiment("straggler", ("vgg19",), (1.0,), MAIN, hosts, bandwidth, straggler=1.3),
+        Experiment("tensors", ("tensors-1000", "tensors-10000"), (1.0,), TENSORS, 2, bandwidth),
+        Experiment("real", ("digits",), (1.0,), MAIN, hosts, bandwidth),
+    ]
+
+
+def table_of(model, hosts, link_bytes_per_s):
+    """The table of a model with `COMMUNICATION_S` of communication on these links.
+
+    Returns:
+        `models.ModelTable`, and the factor by which it is scaled.
+    """
+    table = models.load(model)
+    size = sum(layer.bytes for layer in table.layers)
+    factor = bounds.communication_s(size, hosts, link_bytes_per_s) / COMMUNICATION_S
+    return models.scaled(table, factor), factor

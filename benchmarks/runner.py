@@ -1,0 +1,140 @@
+"""Runs experiments: makes the clusters, launches the systems, collects the results."""
+
+import dataclasses
+import json
+import statistics
+import sys
+from pathlib import Path
+
+from benchmarks import bandwidth as link
+from benchmarks import bounds, experiments
+from benchmarks.cluster.emulated import EmulatedCluster
+from benchmarks.cluster.launch import launch
+from benchmarks.workloads import models
+
+_ROOT = Path(__file__).resolve().parent.parent
+_MARK = "BENCHMARK "  # as in rank_program.py
+
+
+@dataclasses.dataclass(frozen=True)
+class Repetitions:
+    """How often a step is repeated.
+
+    Args:
+        warmup: int. Steps before the measured ones.
+        steps: int. Measured steps.
+    """
+
+    warmup: int = 2
+    steps: int = 8
+
+
+def run(planned, repetitions, progress):
+    """Runs experiments one after the other.
+
+    Args:
+        planned: List of `experiments.Experiment`.
+        repetitions: `Repetitions`.
+        progress: Called with a str before each launch and with a dict after each result.
+
+    Returns:
+        A list of dicts, the `results` of bench-results.json.
+
+    Raises:
+        ClusterError: If a cluster cannot be made.
+        LaunchError: If a system fails.
+    """
+    results = []
+    for experiment in planned:
+        with EmulatedCluster(experiment.hosts, experiment.bandwidth) as cluster:
+            measured = link.measure(cluster)
+            measurements = _measurements(experiment, measured, repetitions)
+            for system in experiment.systems:
+                progress(
+                    f"{experiment.name}: {system.name} on {experiment.hosts} hosts, "
+                    f"{experiment.bandwidth / 1e9:g} Gbit/s"
+                )
+                for result in launch_system(cluster, system, measurements):
+                    results.append(_result(experiment, system, measured, result))
+                    progress(results[-1])
+    return results
+
+
+def launch_system(cluster, system, measurements, environment=None):
+    """Yields what rank 0 reports of one launch, a dict for each measurement."""
+    description = {"system": dataclasses.asdict(system), "measurements": measurements}
+    variables = {
+        "PYTHONPATH": str(_ROOT),
+        "CUDA_VISIBLE_DEVICES": "-1",  # the network and the engine are measured, on the host
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        **system.environment,
+        **(environment or {}),
+    }
+    command = [sys.executable, "-m", "benchmarks.rank_program", json.dumps(description)]
+    with launch(cluster, command, variables) as lines:
+        for line in lines:
+            if line.startswith(_MARK):
+                yield json.loads(line[len(_MARK) :])
+
+
+def _measurements(experiment, link_bytes_per_s, repetitions):
+    # With a reference bandwidth, models are scaled as if the links had that one.
+    scale_to = experiment.reference_bandwidth or experiment.bandwidth
+    reference = link_bytes_per_s * scale_to / experiment.bandwidth
+    measurements = []
+    for model in experiment.models:
+        measurement = {
+            "model": model,
+            "straggler": experiment.straggler,
+            "warmup": repetitions.warmup,
+            "steps": repetitions.steps,
+            "compute_s": [experiments.COMMUNICATION_S / ratio for ratio in experiment.ratios],
+        }
+        if model in models.names():
+            _, measurement["scale"] = experiments.table_of(model, experiment.hosts, reference)
+        elif model == "digits":
+            measurement["compute_s"] = [0.0]  # what it takes
+        measurements.append(measurement)
+    return measurements
+
+
+def _result(experiment, system, link_bytes_per_s, reported):
+    compute_s = reported["compute_s"] * experiment.straggler
+    communication_s = bounds.communication_s(reported["bytes"], experiment.hosts, link_bytes_per_s)
+    result = {
+        "experiment": experiment.name,
+        "model": reported["model"],
+        "r": round(communication_s / reported["compute_s"], 3) if reported["compute_s"] else None,
+        "hosts": experiment.hosts,
+        "bandwidth": experiment.bandwidth,
+        "measured_bandwidth": 8 * link_bytes_per_s,
+        "system": system.name,
+        "step_s": statistics.median(reported["step_s"]),
+        "step_s_min": min(reported["step_s"]),
+        "step_s_max": max(reported["step_s"]),
+        "compute_s": compute_s,
+        "communication_s": communication_s,
+        "lower_bound_s": bounds.step_s(compute_s, communication_s),
+        "cpu_s": reported["cpu_s"],
+        "bytes": reported["bytes"],
+        "straggler": experiment.straggler,
+    }
+    if reported["model"] in models.names():
+        result["scheduled_bound_s"] = _scheduled_bound(
+            reported["model"], compute_s, communication_s
+        )
+    return result
+
+
+def _scheduled_bound(model, compute_s, communication_s):
+    table = models.load(model)
+    size = sum(layer.bytes for layer in table.layers)
+    times = models.compute_times(
+        table, models.FORWARD_SHARE * compute_s, (1 - models.FORWARD_SHARE) * compute_s
+    )
+    return bounds.scheduled_step_s(
+        [
+            (communication_s * layer.bytes / size, forward_s, backward_s)
+            for layer, (forward_s, backward_s) in zip(table.layers, times, strict=True)
+        ]
+    )
