@@ -8,12 +8,14 @@ export PYTHON
 export HVD_P3_CACHE
 # More arguments for pytest, for example: make test PYTEST_ARGS="-k overlap"
 PYTEST_ARGS ?=
+# More arguments for the benchmark, see `python -m benchmarks --help`
+BENCH_ARGS ?=
 
-.PHONY: help setup demo test sanitize lint format clean
+.PHONY: help setup demo test bench bench-full sanitize lint format clean
 .NOTPARALLEL:
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup:  ## install all that is needed and build hvd_p3 into .venv
 	@tools/setup.sh
@@ -24,6 +26,14 @@ demo: setup  ## train a small Keras model on 2 ranks
 test:  ## check the style and run all tests
 	@tools/setup.sh test
 	@tools/test.sh $(PYTEST_ARGS)
+
+bench:  ## compare with stock Horovod on 4 emulated hosts (6 minutes, needs root)
+	@tools/setup.sh bench
+	@tools/bench.sh $(BENCH_ARGS)
+
+bench-full:  ## the same for all models, systems and networks (over an hour)
+	@tools/setup.sh bench
+	@tools/bench.sh --full $(BENCH_ARGS)
 
 sanitize:  ## run the engine's tests under the thread, address and undefined sanitizers
 	@tools/system_packages.sh

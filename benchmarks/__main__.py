@@ -164,6 +164,8 @@ def main(arguments=None):
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     parsed = parse_arguments(arguments)
     console = rich.console.Console()
+    if not console.is_terminal:
+        console.width = 140  # a log file has no width of its own
     try:
         check_requirements()
         if parsed.command == "tune":

@@ -1,171 +1,33 @@
-"""What each rank of a benchmark runs: trains models with one system, and times the steps.
-
-Started by `runner.py`, with a JSON description as its only argument; rank 0 prints one line of JSON
-for each measurement.
-"""
+"""What each rank of a benchmark runs. Started by `runner.py`, with a JSON description as its only
+argument; rank 0 prints one line of JSON for each result."""
 
 import json
 import os
-import resource
 import sys
-import time
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-# hvd_p3 changes how Horovod waits, so it is imported for its own systems only, and before Horovod.
-_description = json.loads(sys.argv[1])
-if _description["system"]["family"] == "hvd_p3":
-    import hvd_p3
-
-import horovod.tensorflow as horovod
-import keras
-import numpy as np
-import tensorflow as tf
-
-from benchmarks.workloads import digits, models, replay
 
 MARK = "BENCHMARK "
-_LEARNING_RATE = 1e-3
-
-
-class StepTimer(keras.callbacks.Callback):
-    """Times the steps after some to warm up, and the processor time of this process.
-
-    A step is the time from the end of one to the end of the next: in overlapped mode its
-    communication reaches into the next step, so no shorter span has all of one.
-
-    Args:
-        warmup: int. Steps that are not timed.
-    """
-
-    def __init__(self, warmup):
-        super().__init__()
-        self._warmup = warmup
-        self.ends = []
-        self.cpu_s = []
-
-    def on_train_batch_end(self, batch, logs=None):
-        if batch + 1 >= self._warmup:
-            self.ends.append(time.perf_counter())
-            self.cpu_s.append(processor_seconds())
-
-    def step_s(self):
-        return np.diff(self.ends).tolist()
-
-    def cpu_s_per_step(self):
-        return (self.cpu_s[-1] - self.cpu_s[0]) / (len(self.cpu_s) - 1)
-
-
-def processor_seconds():
-    """User and system time of this process so far, of all its threads."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-class HorovodOptimizer(keras.optimizers.SGD):
-    """What Horovod's DistributedOptimizer does, for Keras 3, on which it does not run: reduces each
-    gradient with an operation of its own within the step, then applies all."""
-
-    def apply(self, gradients, trainable_variables=None):
-        reduced = [
-            horovod.allreduce(gradient, op=horovod.Average, name=f"gradient.{index}")
-            for index, gradient in enumerate(gradients)
-        ]
-        return super().apply(reduced, trainable_variables)
-
-
-def compile_for(system, model, loss):
-    """Compiles a model for a system; returns the callbacks that the system's users would add."""
-    if system["family"] == "hvd_p3":
-        optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(_LEARNING_RATE))
-    elif system["family"] == "horovod":
-        optimizer = HorovodOptimizer(_LEARNING_RATE)
-    else:
-        optimizer = keras.optimizers.SGD(_LEARNING_RATE)
-    model.compile(optimizer, loss=loss, jit_compile=False)
-    optimizer.build(model.trainable_variables)
-    return [hvd_p3.callbacks.P3Callback(verbose=0)] if system["overlapped"] else []
-
-
-def make_workload(measurement):
-    """Returns model, loss and endless dataset of a measurement."""
-    if measurement["model"] == "digits":
-        return digits.make_model(), "sparse_categorical_crossentropy", digits.make_data()
-    table = models.scaled(models.load(measurement["model"]), measurement["scale"])
-    return replay.make_model(table), "mse", replay.make_data()
-
-
-def measure_training(system, measurement):
-    """Trains one model, once for each computation time; yields a dict for each."""
-    model, loss, data = make_workload(measurement)
-    callbacks = compile_for(system, model, loss)
-    slow = horovod.rank() == horovod.size() - 1
-    for compute_s in measurement["compute_s"]:
-        replay.set_step_time(compute_s * (measurement["straggler"] if slow else 1.0))
-        timer = StepTimer(measurement["warmup"])
-        steps = measurement["warmup"] + measurement["steps"]
-        model.fit(data, steps_per_epoch=steps, verbose=0, callbacks=[*callbacks, timer])
-        if system["overlapped"] and not model.optimizer.is_overlapped():
-            raise SystemExit("overlapped mode was asked for, but training was immediate")
-        yield {
-            "compute_s": compute_s,
-            "step_s": timer.step_s(),
-            "cpu_s": mean_over_ranks(timer.cpu_s_per_step()),
-            "bytes": sum(4 * int(np.prod(each.shape)) for each in model.trainable_variables),
-        }
-
-
-def measure_tensors(system, measurement):
-    """Reduces many small tensors again and again, without a model; yields one dict."""
-    count = int(measurement["model"].partition("-")[2])
-    tensors = {index: tf.fill([256], float(index)) for index in range(count)}
-    if system["family"] == "hvd_p3":
-        reducer = hvd_p3.reduction.GradientReducer("tensors", hvd_p3.Average, 1.0, False)
-        reducer.build([tf.Variable(tensor, name=f"tensor_{i}") for i, tensor in tensors.items()])
-        reducer.priorities = list(tensors)
-        reduce = tf.function(lambda: tf.group(*reducer.reduce(tensors).values()))
-    else:
-        reduce = tf.function(
-            lambda: tf.group(
-                *(horovod.allreduce(tensors[i], name=f"tensor.{i}") for i in range(count))
-            )
-        )
-    step_s = []
-    for step in range(measurement["warmup"] + measurement["steps"]):
-        if step == measurement["warmup"]:
-            cpu_s = processor_seconds()
-        start = time.perf_counter()
-        reduce()
-        step_s.append(time.perf_counter() - start)
-    cpu_s = (processor_seconds() - cpu_s) / measurement["steps"]
-    yield {
-        "compute_s": 0.0,
-        "step_s": step_s[measurement["warmup"] :],
-        "cpu_s": mean_over_ranks(cpu_s),
-        "bytes": 1024 * count,
-    }
-
-
-def mean_over_ranks(value):
-    if horovod.size() == 1:
-        return value
-    return float(horovod.allreduce(tf.constant(value, tf.float64), name="mean_over_ranks"))
 
 
 def main(description):
-    """Runs all measurements of a description made by `runner.py`."""
+    """Runs all measurements of a description."""
     system = description["system"]
+    # hvd_p3 changes how Horovod waits: it must be imported before Horovod, and not at all in the
+    # processes of stock Horovod.
     if system["family"] == "hvd_p3":
+        import hvd_p3
+
         hvd_p3.init()
-    else:
-        horovod.init()
+    import horovod.tensorflow as horovod
+
+    horovod.init()
+    from benchmarks import training
+
     for measurement in description["measurements"]:
-        keras.backend.clear_session()
-        many = measurement["model"].startswith("tensors-")
-        for result in (measure_tensors if many else measure_training)(system, measurement):
+        for result in training.measure(system, measurement):
             if horovod.rank() == 0:
                 print(MARK + json.dumps({**result, "model": measurement["model"]}), flush=True)
 
 
 if __name__ == "__main__":
-    main(_description)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    main(json.loads(sys.argv[1]))

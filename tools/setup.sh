@@ -3,7 +3,7 @@
 # Does only what is missing or has changed.
 source "$(dirname "$0")/common.sh"
 
-tools/system_packages.sh
+tools/system_packages.sh "$@"
 tools/venv.sh "$@"
 tools/horovod.sh
 tools/build.sh

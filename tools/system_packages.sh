@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure the compiler, MPI, ssh and Python that hvd_p3 needs are on this machine:
 # installs the Debian packages that are missing if it may, or says which they are.
+# `system_packages.sh test` and `bench` also look for what tests and benchmarks need.
 source "$(dirname "$0")/common.sh"
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -15,6 +16,10 @@ have mpirun || missing+=(openmpi-bin)
 # Open MPI's mpirun stops without ssh even when all ranks run on this machine.
 have ssh || have rsh || missing+=(openssh-client)
 
+# The emulated cluster of the benchmarks, which tests use too.
+if [[ ${1:-} == test || ${1:-} == bench ]]; then
+  { have ip && have tc; } || missing+=(iproute2)
+fi
 if [[ ! -x $VENV/bin/python ]]; then
   python=$(tools/find_python.sh 2>/dev/null || true)
   if [[ -z $python && -z ${PYTHON:-} ]]; then

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Creates .venv with TensorFlow and requirements.txt; `venv.sh test` adds requirements-test.txt.
+# Creates .venv with TensorFlow and requirements.txt; `venv.sh test` and `venv.sh bench` add
+# requirements-test.txt and requirements-bench.txt.
 source "$(dirname "$0")/common.sh"
 
 case $TENSORFLOW_VERSION in
@@ -28,8 +29,8 @@ install() {
 
 [[ $(installed_version tensorflow) == "$TENSORFLOW_VERSION" ]] || rm -f "$STAMPS/requirements"
 install requirements tools/requirements.txt "tensorflow==$TENSORFLOW_VERSION"
-if [[ ${1:-} == test ]]; then
-  install requirements-test tools/requirements-test.txt
+if [[ ${1:-} == test || ${1:-} == bench ]]; then
+  install "requirements-$1" "tools/requirements-$1.txt"
 fi
 
 # Prefer the machine's CMake; fall back on PyPI's.

@@ -12,9 +12,10 @@ _PREFIX = "hvdp3-"
 _SUBNET = "10.77.0"
 _KILL_AFTER_S = 2.0
 
-# The token bucket of a link. The burst is what leaves at line speed after a pause: 64 KiB is the
-# longest packet that the kernel forms before a device segments it. The queue is long enough that
-# TCP, not packet loss, sets the pace.
+# The token bucket of a link. The burst is what leaves at line speed after a pause. It holds the
+# longest packet that the kernel forms, 64 KiB and headers; a shorter one would make the filter cut
+# packets up, which costs much processor time. The queue is long enough that TCP, not packet loss,
+# sets the pace.
 _BURST_BYTES = 128 * 1024
 _QUEUE_BYTES = 4 * 1024 * 1024
 
@@ -41,10 +42,10 @@ class Host:
 class EmulatedCluster:
     """Hosts with links of one bandwidth, for as long as a `with` block runs.
 
-    Each host is a network namespace, linked to a bridge in a namespace of its own, so that no packet
-    enters or leaves the machine's own network. Both directions of each link are shaped by a token
-    bucket filter. All is removed at the end of the block, also after an error or Ctrl-C; what a
-    killed benchmark has left is removed by the next one.
+    Each host is a network namespace, linked to a bridge in a namespace of its own, so that no
+    packet enters or leaves the machine's own network. Both directions of each link are shaped by a
+    token bucket filter. All is removed at the end of the block, also after an error or Ctrl-C;
+    what a killed benchmark has left is removed by the next one.
 
     Args:
         hosts: int. Number of hosts.

@@ -35,9 +35,10 @@ class _GuardedAccess:
         return resource_of(self).device  # no access of the value
 
 
-# What TensorFlow calls for each variable of a traced function when another function calls it. It asks
-# whether the handle is an input of the calling function.
+# What TensorFlow calls for each variable of a traced function when another function calls it. It
+# asks whether the handle is an input of the calling function.
 _WATCH_VARIABLE = FuncGraph.watch_variable.__code__
+_HANDLE = resource_variable_ops.BaseResourceVariable.handle.fget.__code__
 
 
 def _is_only_compared():
@@ -50,9 +51,6 @@ def _is_only_compared():
     if accessor.f_code is _HANDLE:
         accessor = accessor.f_back
     return accessor.f_code is _WATCH_VARIABLE
-
-
-_HANDLE = resource_variable_ops.BaseResourceVariable.handle.fget.__code__
 
 
 def attach(variable, pending_update):

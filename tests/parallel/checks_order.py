@@ -37,6 +37,28 @@ def _reduce_ten_layers(group, step):
         assert np.all(outputs[layer] == hvd.size() * layer + ranks), f"layer {layer}"
 
 
+def check_urgent_slice_waits_for_the_credit_at_most():
+    hvd.take_trace()
+    for step in range(5):
+        _reduce_ten_layers("urgent layers", step)
+    waited = {}  # most urgent slices that wait -> bytes that finished since
+    overtaking = 0
+    for event in hvd.take_trace():
+        key = (event["tensor"], event["offset"])
+        if event["kind"] == "queued" and event["priority"] == 0:
+            waited[key] = 0
+            overtaking += event["bytes_in_flight"] > 0
+        elif event["kind"] == "started" and event["priority"] == 0:
+            del waited[key]
+        elif event["kind"] == "started":
+            assert not waited, f"{key} started while {list(waited)} waited"
+        elif event["kind"] == "finished" and event["priority"] != 0:
+            for other in waited:
+                waited[other] += event["bytes"]
+                assert waited[other] <= SETTINGS["credit_bytes"], f"{other} waited for more"
+    assert overtaking > 0, "nothing was in flight when the urgent layer became ready"
+
+
 def check_priority_order_and_same_order_on_all_ranks():
     hvd.take_trace()
     for step in range(5):

@@ -46,5 +46,7 @@ def gated_engine():
 
     `gated_engine.gate.hold(n)` keeps slices of n elements from completing; 0 lets all pass.
     """
-    with _initialized(configuration.Configuration(trace=True), process.ENGINE) as engine:
+    # So short that the layers of the models in these tests do not share a slice.
+    config = configuration.Configuration(trace=True, slice_bytes=1200)
+    with _initialized(config, process.ENGINE) as engine:
         yield engine

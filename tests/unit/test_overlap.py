@@ -91,6 +91,28 @@ def _halve(variable, optimizer):
     optimizer.apply([tape.gradient(loss, variable.value)], [variable])
 
 
+def test_first_layer_runs_in_fit_while_a_later_layer_is_on_the_wire(gated_engine):
+    """Keras's `fit` calls the training step from another traced function, which must not wait for
+    all variables of the step."""
+    passed_first, passed_second = [], []
+    model = _overlapped_model(
+        _Probe(forward=lambda: passed_first.append(time.monotonic())),
+        after=_Probe(forward=lambda: passed_second.append(time.monotonic())),
+    )
+    data = tf.data.Dataset.from_tensors(_batch()).repeat()
+    gated_engine.gate.hold(_SECOND_LAYER_ELEMENTS)
+    training = threading.Thread(
+        target=model.fit, args=(data,), kwargs={"steps_per_epoch": 2, "verbose": 0}
+    )
+    training.start()
+    _wait_until(lambda: len(passed_first) == 2)
+    time.sleep(0.1)
+    assert len(passed_second) == 1, "the second layer ran with weights that were not updated"
+    gated_engine.gate.hold(0)
+    training.join(_PATIENCE_S)
+    assert len(passed_second) == 2
+
+
 def test_first_layer_runs_while_a_later_layer_is_on_the_wire(gated_engine):
     passed_first, passed_second = [], []
     model = _overlapped_model(

@@ -1,0 +1,90 @@
+"""The benchmark's emulated hosts: made, shaped, and removed whatever happens."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import bandwidth
+from benchmarks.cluster import emulated
+from benchmarks.cluster.launch import LaunchError, launch
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="network namespaces need root; run `sudo make test` for this test"
+)
+
+
+def _namespaces():
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    return [line for line in listed.stdout.splitlines() if f"hvdp3-{os.getpid()}" in line]
+
+
+@needs_root
+def test_program_runs_on_every_host_and_leaves_nothing():
+    with emulated.EmulatedCluster(hosts=3, bandwidth=1e9) as cluster:
+        with launch(cluster, ["sh", "-c", "echo $(hostname) $GREETING"], {"GREETING": "hi"}) as all:
+            lines = sorted(line for line in all if line)
+        assert lines == ["host0 hi", "host1 hi", "host2 hi"]
+        assert len(_namespaces()) == 4
+    assert _namespaces() == []
+
+
+@needs_root
+def test_links_carry_no_more_than_their_bandwidth():
+    with emulated.EmulatedCluster(hosts=2, bandwidth=2e8) as cluster:
+        assert 0 < 8 * bandwidth.measure(cluster) <= 1.02 * 2e8
+
+
+@needs_root
+def test_failure_of_a_rank_is_reported_and_the_cluster_removed():
+    with (
+        pytest.raises(LaunchError, match="exit code 3"),
+        emulated.EmulatedCluster(hosts=2, bandwidth=1e9) as cluster,
+        launch(cluster, ["sh", "-c", "exit 3"]) as lines,
+    ):
+        list(lines)
+    assert _namespaces() == []
+
+
+@needs_root
+def test_programs_end_with_the_block():
+    with emulated.EmulatedCluster(hosts=2, bandwidth=1e9) as cluster:
+        with pytest.raises(KeyboardInterrupt), launch(cluster, ["sleep", "100"]):
+            raise KeyboardInterrupt
+        subprocess.Popen(cluster.command(1, ["sleep", "100"]), start_new_session=True)
+    assert _namespaces() == []
+
+
+@needs_root
+def test_leftovers_of_a_killed_benchmark_are_removed():
+    program = (
+        "import os, signal; from benchmarks.cluster.emulated import EmulatedCluster\n"
+        "with EmulatedCluster(2, 1e9): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    killed = subprocess.Popen([sys.executable, "-c", program])
+    killed.wait(60)
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
+    assert f"hvdp3-{killed.pid}-0" in listed
+    emulated.remove_leftovers()
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
+    assert f"hvdp3-{killed.pid}-" not in listed
+
+
+def test_other_users_are_told_what_is_missing(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(emulated.ClusterError, match="needs root"):
+        emulated.EmulatedCluster(2, 1e9).__enter__()
+
+
+def test_missing_tool_is_named(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(emulated.shutil, "which", lambda tool: None if tool == "tc" else tool)
+    with pytest.raises(emulated.ClusterError, match="needs tc"):
+        emulated.check_requirements()
+
+
+@pytest.mark.parametrize("hosts", [0, 201])
+def test_hosts_out_of_range_are_refused(hosts):
+    with pytest.raises(emulated.ClusterError, match=f"hosts={hosts}"):
+        emulated.EmulatedCluster(hosts, 1e9)

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Measures hvd_p3 beside stock Horovod on an emulated cluster. Arguments go to the benchmark.
+source "$(dirname "$0")/common.sh"
+
+say "Measuring; results go to build/bench"
+exec python -m benchmarks "$@" </dev/null
