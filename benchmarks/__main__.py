@@ -154,7 +154,14 @@ def _write(arguments, results):
     path = arguments.output / "bench-results.json"
     settings = {**vars(arguments), "output": str(arguments.output)}
     settings["date"] = datetime.date.today().isoformat()
-    document = {"settings": settings, "versions": versions(), "results": results}
+    document = {
+        "settings": settings,
+        "versions": versions(),
+        "results": [
+            {key: value for key, value in each.items() if key != "timeline"} for each in results
+        ],
+        "timelines": [each["timeline"] for each in results if "timeline" in each],
+    }
     path.write_text(json.dumps(document, indent=1) + "\n")
     return path
 

@@ -21,6 +21,7 @@ ALL = (
     systems.OVERLAPPED,
 )
 
+TIMELINE = (systems.HOROVOD, systems.OVERLAPPED)
 TENSORS = (systems.HOROVOD, systems.tuned_horovod(), systems.IMMEDIATE)
 
 
@@ -66,6 +67,7 @@ def full(hosts, bandwidth):
             for factor in (0.25, 0.5, 2.0)
         ),
         *(Experiment("hosts", ("vgg19",), (1.0,), MAIN, each, bandwidth) for each in (2, 3, 8)),
+        Experiment("timeline", ("vgg19",), (1.0,), TIMELINE, hosts, bandwidth),
         Experiment("straggler", ("vgg19",), (1.0,), MAIN, hosts, bandwidth, straggler=1.3),
         Experiment("tensors", ("tensors-1000", "tensors-10000"), (1.0,), TENSORS, 2, bandwidth),
         Experiment("real", ("digits",), (1.0,), MAIN, hosts, bandwidth),

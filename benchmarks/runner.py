@@ -54,7 +54,9 @@ def run(planned, repetitions, progress):
                     f"{experiment.name}: {system.name} on {experiment.hosts} hosts, "
                     f"{experiment.bandwidth / 1e9:g} Gbit/s"
                 )
-                for result in launch_system(cluster, system, measurements):
+                for result in launch_system(
+                    cluster, system, measurements, _recording(experiment, system)
+                ):
                     results.append(_result(experiment, system, measured, result))
                     progress(results[-1])
     return results
@@ -77,6 +79,15 @@ def launch_system(cluster, system, measurements, environment=None):
                 yield json.loads(line[len(_MARK) :])
 
 
+def _recording(experiment, system):
+    """The environment variables with which a system records what it does."""
+    if experiment.name != "timeline":
+        return {}
+    if system.family == "hvd_p3":
+        return {"HVD_P3_TRACE": "1"}
+    return {"HOROVOD_TIMELINE": str(_ROOT / "build" / "horovod-timeline.json")}
+
+
 def _measurements(experiment, link_bytes_per_s, repetitions):
     # With a reference bandwidth, models are scaled as if the links had that one.
     scale_to = experiment.reference_bandwidth or experiment.bandwidth
@@ -86,6 +97,7 @@ def _measurements(experiment, link_bytes_per_s, repetitions):
         measurement = {
             "model": model,
             "straggler": experiment.straggler,
+            "timeline": experiment.name == "timeline",
             "warmup": repetitions.warmup,
             "steps": repetitions.steps,
             "compute_s": [experiments.COMMUNICATION_S / ratio for ratio in experiment.ratios],
@@ -119,6 +131,8 @@ def _result(experiment, system, link_bytes_per_s, reported):
         "bytes": reported["bytes"],
         "straggler": experiment.straggler,
     }
+    if "timeline" in reported:
+        result["timeline"] = reported["timeline"]
     if reported["model"] in models.names():
         result["scheduled_bound_s"] = _scheduled_bound(
             reported["model"], compute_s, communication_s

@@ -1,5 +1,6 @@
 """Trains models with one system on this rank, and times the steps."""
 
+import os
 import resource
 import time
 
@@ -8,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks import timeline
 from benchmarks.workloads import digits, models, replay
 
 _LEARNING_RATE = 1e-3
@@ -96,12 +98,46 @@ def measure_training(system, measurement):
         model.fit(data, steps_per_epoch=steps, verbose=0, callbacks=[*callbacks, timer])
         if system["overlapped"] and not model.optimizer.is_overlapped():
             raise SystemExit("overlapped mode was asked for, but training was immediate")
-        yield {
+        result = {
             "compute_s": compute_s,
             "step_s": timer.step_s(),
             "cpu_s": mean_over_ranks(timer.cpu_s_per_step()),
             "bytes": sum(4 * int(np.prod(each.shape)) for each in model.trainable_variables),
         }
+        if measurement.get("timeline"):
+            result["timeline"] = one_step(system, measurement)
+        yield result
+
+
+def one_step(system, measurement):
+    """Returns what ran when in the step before the last, as an entry of the results' timelines."""
+    table = models.scaled(models.load(measurement["model"]), measurement["scale"])
+    computation, following = replay.last_steps(table, 3)[1:]
+    start_s, end_s = computation[0]["start_s"], following[0]["start_s"]
+    if system["family"] == "hvd_p3":
+        import hvd_p3
+
+        return timeline.from_engine_trace(
+            hvd_p3.take_trace(),
+            computation,
+            start_s,
+            end_s,
+            system=system["name"],
+            model=measurement["model"],
+        )
+    path = os.environ["HOROVOD_TIMELINE"]
+    names = [f"gradient.{i}" for i in range(sum(len(each.variables) for each in table.layers))]
+    layers = [index for index, each in enumerate(table.layers) for _ in each.variables]
+    # Horovod writes the time of the day.
+    shift = timeline.horovod_timeline_start(path) - (time.time() - time.monotonic())
+    time.sleep(1)  # until Horovod's writer has written what ran so far
+    communication = [
+        {**each, "start_s": each["start_s"] + shift, "end_s": each["end_s"] + shift}
+        for each in timeline.from_horovod_timeline(path, dict(zip(names, layers, strict=True)))
+    ]
+    return timeline.make_entry(
+        system["name"], measurement["model"], communication, computation, start_s, end_s
+    )
 
 
 def measure_tensors(system, measurement):

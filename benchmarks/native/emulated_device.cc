@@ -12,6 +12,7 @@ constexpr std::chrono::microseconds kShortest{50};  // work that is worth a time
 constexpr std::chrono::microseconds kFollows{200};  // within this, work follows the work before
 constexpr std::chrono::milliseconds kMostLate{2};   // no more lateness is made up for
 constexpr unsigned long kTimerSlackNs = 1'000;
+constexpr size_t kRecorded = 4096;  // pieces of work
 
 }  // namespace
 
@@ -36,6 +37,11 @@ void EmulatedDevice::SetTimeScale(double scale) {
   scale_ = scale;
 }
 
+std::vector<std::pair<double, double>> EmulatedDevice::Record() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return {record_.begin(), record_.end()};
+}
+
 void EmulatedDevice::Run(double seconds, std::function<void()> done) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -46,6 +52,9 @@ void EmulatedDevice::Run(double seconds, std::function<void()> done) {
     const auto length = std::chrono::duration_cast<Clock::duration>(
         std::chrono::duration<double>(seconds * scale_));
     free_at_ = std::max(free_at_, submitted) + length;
+    const double end = std::chrono::duration<double>(free_at_.time_since_epoch()).count();
+    record_.emplace_back(end - seconds * scale_, end);
+    if (record_.size() > kRecorded) record_.pop_front();
     if (free_at_ - now >= kShortest) {
       running_.push({free_at_, std::move(done)});
       changed_.notify_one();

@@ -5,10 +5,13 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <queue>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace hvd_p3 {
 
@@ -20,6 +23,9 @@ class EmulatedDevice {
 
   // All times are multiplied by this from now on; 1 at first.
   void SetTimeScale(double scale);
+
+  // Start and end of the last pieces of work, in seconds of the steady clock, oldest first.
+  std::vector<std::pair<double, double>> Record();
 
   // Runs work of this length behind all that was submitted before, and calls `done` when it ends.
   // Work starts when it is submitted and the device is free, except that
@@ -46,6 +52,7 @@ class EmulatedDevice {
   Clock::time_point free_at_;      // when all that was submitted ends
   Clock::time_point reported_at_;  // when the end of the last work was reported
   Clock::duration lateness_{};     // by how much too late that was
+  std::deque<std::pair<double, double>> record_;
   bool ending_ = false;
   std::thread timer_;
 };

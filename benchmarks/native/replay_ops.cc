@@ -1,4 +1,5 @@
 // TensorFlow ops of a layer that computes nothing and takes its time; see workloads/replay.py.
+#include <algorithm>
 #include <vector>
 
 #include "emulated_device.h"
@@ -100,6 +101,19 @@ REGISTER_KERNEL_BUILDER(Name("HvdP3ReplayBackward").Device(tensorflow::DEVICE_CP
 
 }  // namespace
 }  // namespace hvd_p3
+
+// For ctypes: writes start and end of the last `capacity` pieces of work at most, in seconds of the
+// steady clock, oldest first; returns how many.
+extern "C" size_t hvd_p3_replay_record(double* starts_and_ends, size_t capacity) {
+  const auto record = hvd_p3::EmulatedDevice::Instance().Record();
+  const size_t count = std::min(capacity, record.size());
+  for (size_t i = 0; i < count; ++i) {
+    const auto& [start, end] = record[record.size() - count + i];
+    starts_and_ends[2 * i] = start;
+    starts_and_ends[2 * i + 1] = end;
+  }
+  return count;
+}
 
 // For ctypes: multiplies the times of all replayed layers.
 extern "C" void hvd_p3_replay_set_time_scale(double scale) {

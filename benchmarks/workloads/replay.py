@@ -10,13 +10,48 @@ from benchmarks import native
 from benchmarks.workloads import models
 
 _library = tf.load_op_library(str(native.REPLAY_OPS))
-_set_time_scale = ctypes.CDLL(str(native.REPLAY_OPS)).hvd_p3_replay_set_time_scale
+_functions = ctypes.CDLL(str(native.REPLAY_OPS))
+_set_time_scale = _functions.hvd_p3_replay_set_time_scale
 _set_time_scale.argtypes = [ctypes.c_double]
+_record = _functions.hvd_p3_replay_record
+_record.argtypes = [ctypes.POINTER(ctypes.c_double), ctypes.c_size_t]
+_record.restype = ctypes.c_size_t
 
 
 def set_step_time(seconds):
     """Sets how long forward and backward pass of a replayed model take together, in seconds."""
     _set_time_scale(seconds)
+
+
+def last_steps(table, steps):
+    """Returns when each layer was computed in the last whole steps.
+
+    Args:
+        table: `models.ModelTable` of the model that has run.
+        steps: int.
+
+    Returns:
+        A list for each step, oldest first, of dicts of `name`, `priority`, `start_s` and `end_s`,
+        in seconds of the steady clock.
+    """
+    layers = len(table.layers)
+    times = np.zeros((2 * layers * steps, 2))
+    pointer = times.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
+    if _record(pointer, len(times)) < len(times):
+        raise ValueError(f"fewer than {steps} steps of {table.name} have run")
+    order = [*range(layers), *reversed(range(layers))]  # forward, then backward
+    return [
+        [
+            {
+                "name": table.layers[layer].name,
+                "priority": layer,
+                "start_s": start_s,
+                "end_s": end_s,
+            }
+            for layer, (start_s, end_s) in zip(order, of_step.tolist(), strict=True)
+        ]
+        for of_step in times.reshape(steps, 2 * layers, 2)
+    ]
 
 
 @tf.RegisterGradient("HvdP3ReplayForward")
