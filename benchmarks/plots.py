@@ -89,7 +89,7 @@ def step_time(results, folder):
     Returns:
         The path of `step-time.png`, or None.
     """
-    panels = _panels(results, ("hosts",), _ratio, minimum=1)
+    panels = _panels(_select(results, "ratio"), ("hosts",), _ratio, minimum=1)
     if not panels:
         return None
     figure, axes = _figure(panels)
@@ -119,7 +119,7 @@ def throughput(results, folder):
     Returns:
         The path of `throughput.png`, or None.
     """
-    panels = _panels(results, ("hosts",), _bandwidth, minimum=2)
+    panels = _panels(_select(results, "bandwidth"), ("hosts",), _bandwidth, minimum=2)
     if not panels:
         return None
     figure, axes = _figure(panels)
@@ -157,7 +157,7 @@ def hosts(results, folder):
     Returns:
         The path of `hosts.png`, or None.
     """
-    panels = _panels(results, ("r", "bandwidth"), _host_count, minimum=2)
+    panels = _panels(_select(results, "hosts"), ("r", "bandwidth"), _host_count, minimum=2)
     if not panels:
         return None
     figure, axes = _figure(panels)
@@ -236,17 +236,41 @@ def _host_count(result):
     return result["hosts"]
 
 
+def _select(results, experiment):
+    """Returns the results of one experiment, and those of the ratios that belong to it.
+
+    The experiments with other bandwidths and hosts leave out the cluster of the ratios: its results
+    with the same computation are theirs too. Results without a ratio, such as those of a real
+    network, and those with a straggler are in no plot.
+    """
+    drawn = [
+        each
+        for each in results.get("results", [])
+        if each["r"] is not None and each.get("straggler", 1) == 1
+    ]
+    chosen = [each for each in drawn if each.get("experiment", experiment) == experiment]
+    computations = {(each["model"], round(each["compute_s"], 2)) for each in chosen}
+    shared = [
+        each
+        for each in drawn
+        if each.get("experiment", experiment) == "ratio"
+        and experiment != "ratio"
+        and (each["model"], round(each["compute_s"], 2)) in computations
+    ]
+    return chosen + shared
+
+
 def _panels(results, fixed, position, minimum):
     """Returns a panel for each model, of results that differ in what is drawn along the x axis.
 
     Args:
-        results: dict.
+        results: list of dicts.
         fixed: names of the values of which one is the same in all results of a panel.
         position: Returns the place of a result on the x axis.
         minimum: int, how many places a panel needs.
     """
     groups = collections.defaultdict(lambda: collections.defaultdict(list))
-    for result in results.get("results", []):
+    for result in results:
         if result["system"] in _STYLES:
             for name in fixed:
                 value = _ratio(result) if name == "r" else result[name]

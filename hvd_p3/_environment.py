@@ -106,13 +106,18 @@ def check_build(tensorflow_version):
         ) from None
 
 
+horovod_sleeps = False  # whether it is in force in this process
+
+
 def let_horovod_sleep():
     """Lets Horovod's background thread sleep instead of spin while it waits for other ranks.
 
     The library replaces one MPI function, see `csrc/interposed/`. That needs the place in front of
     MPI in the global scope, so it does nothing if Horovod was imported before hvd_p3.
     """
+    global horovod_sleeps
     if "horovod.tensorflow.mpi_ops" not in sys.modules:
+        horovod_sleeps = True
         ctypes.CDLL(
             os.path.join(os.path.dirname(__file__), "libhvd_p3_interposed.so"), ctypes.RTLD_GLOBAL
         )

@@ -88,6 +88,20 @@ def declare_group(name, specs):
     return _engine.declare_group(name, [spec.to_engine() for spec in specs])
 
 
+def fused_tensors(specs):
+    """Returns which tensors of a group are reduced as one message.
+
+    The reduction of one waits for the others, so push all of a set or none.
+
+    Args:
+        specs: List of `TensorSpec`, as for `declare_group`.
+
+    Returns:
+        A list of lists of int: positions in `specs`, each in one list.
+    """
+    return _engine.fused_tensors([spec.to_engine() for spec in specs])
+
+
 class Slot:
     """Holds what was pushed for one tensor and not pulled yet.
 

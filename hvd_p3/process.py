@@ -6,7 +6,7 @@ import warnings
 
 import horovod.tensorflow as horovod
 
-from hvd_p3 import _engine, configuration
+from hvd_p3 import _engine, _environment, configuration
 
 # How gradients are reduced in this process.
 NOT_NEEDED = "not needed"  # one rank
@@ -77,7 +77,9 @@ def init(comm=None, process_sets=None, **settings):
             _engine.start_single_rank(config.slice_bytes, config.credit_bytes, config.trace)
             reduction = NOT_NEEDED
         elif horovod.mpi_enabled():
-            _engine.start_mpi(config.slice_bytes, config.credit_bytes, config.trace)
+            _engine.start_mpi(
+                config.slice_bytes, config.credit_bytes, config.trace, _environment.horovod_sleeps
+            )
             reduction = ENGINE
         else:
             reduction = HOROVOD

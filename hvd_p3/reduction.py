@@ -51,7 +51,8 @@ class GradientReducer:
         self._names = None
         self._shapes = None
         self._process = None
-        self._declared = {}  # tuple of indices -> {index: handle}, in this process's engine
+        # In this process's engine: tuple of indices -> ({index: handle}, lists of fused indices).
+        self._declared = {}
 
     def build(self, variables):
         """Makes the slots; `variables` is the whole list of the optimizer. Repeated calls do
@@ -77,10 +78,6 @@ class GradientReducer:
         uses = forward_order.first_uses([native_variable(variable) for variable in variables])
         owners = [forward_order.owner(variable) for variable in variables]
         self.priorities = forward_order.priorities(uses, owners)
-        if not process.current().config.priorities:
-            # The order of backpropagation: what the forward pass uses last comes first.
-            last = max(self.priorities, default=0)
-            self.priorities = [last - priority for priority in self.priorities]
 
     def handles(self, gradients):
         """Returns the engine's handle of each gradient, declaring the group on first use.
@@ -91,6 +88,27 @@ class GradientReducer:
         Returns:
             dict of variable index to int handle.
         """
+        return self._declare(gradients)[0]
+
+    def fused_with(self, gradients):
+        """Returns which gradients are reduced as one message with each.
+
+        A step must push all of them or none: if it failed between two pushes, the reduction of the
+        first would wait forever.
+
+        Args:
+            gradients: dict of variable index to dense gradient tensor.
+
+        Returns:
+            dict of variable index to the list of gradients of its message, including its own.
+        """
+        return {
+            index: [gradients[each] for each in fused]
+            for fused in self._declare(gradients)[1]
+            for index in fused
+        }
+
+    def _declare(self, gradients):
         if self._process is not process.current():
             self._process = process.current()
             self._declared = {}
@@ -101,7 +119,7 @@ class GradientReducer:
                     self._names[index],
                     gradients[index].dtype,
                     gradients[index].shape,
-                    self.priorities[index],
+                    self._order(index),
                     self.op,
                     self.prescale,
                     self.postscale,
@@ -110,10 +128,16 @@ class GradientReducer:
             ]
             # A number, not the indices: ranks whose gradients differ must meet, to get an error.
             group = f"{self.name}.{len(self._declared)}"
-            self._declared[indices] = dict(
-                zip(indices, ops.declare_group(group, specs), strict=True)
-            )
+            handles = ops.declare_group(group, specs)
+            fused = [[indices[each] for each in fused] for fused in ops.fused_tensors(specs)]
+            self._declared[indices] = (dict(zip(indices, handles, strict=True)), fused)
         return self._declared[indices]
+
+    def _order(self, index):
+        """The engine's priority: that of the forward pass, or the order of backpropagation."""
+        if process.current().config.priorities:
+            return self.priorities[index]
+        return max(self.priorities) - self.priorities[index]
 
     def split(self, gradients):
         """Parts gradients into those that are reduced dense and those that stay sparse.
@@ -195,10 +219,12 @@ class GradientReducer:
         if tf.executing_eagerly():
             return self._reduce_eagerly(gradients, handles)
         ops.note_arrival([self.slots[index] for index in gradients], list(gradients.values()))
-        return {
-            index: ops.all_reduce_slot(self.slots[index], gradient, handles[index])
-            for index, gradient in gradients.items()
-        }
+        fused = self.fused_with(gradients)
+        reduced = {}
+        for index, gradient in gradients.items():
+            with tf.control_dependencies(fused[index]):
+                reduced[index] = ops.all_reduce_slot(self.slots[index], gradient, handles[index])
+        return reduced
 
     def _reduce_eagerly(self, gradients, handles):
         """Pushes all gradients before it waits for the first: eagerly, one op would wait for its

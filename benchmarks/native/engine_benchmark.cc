@@ -154,7 +154,7 @@ void RunInProcess(const Options& options, const std::vector<ReplayLayer>& layers
 void RunOverMpi(const Options& options, const std::vector<ReplayLayer>& layers) {
   std::unique_ptr<ControlChannel> control;
   std::unique_ptr<Transport> transport;
-  const Status status = MakeMpiTransport(&control, &transport);
+  const Status status = MakeMpiTransport(/*horovod_sleeps=*/false, &control, &transport);
   if (!status.ok()) throw std::runtime_error(status.message());
   Engine engine(options.engine, std::move(control), std::move(transport));
   Measured measured = RunRank(&engine, options, layers);

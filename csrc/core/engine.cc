@@ -91,6 +91,11 @@ Status Engine::DeclareGroup(const std::string& name, const std::vector<TensorSpe
   return {};
 }
 
+std::vector<std::vector<int32_t>> Engine::FusedTensors(
+    const std::vector<TensorSpec>& tensors) const {
+  return FuseTensors(tensors, std::min(options_.settings.slice_bytes, kMostFusionBytes));
+}
+
 void Engine::Submit(TensorHandle handle, Submission submission) {
   Status refusal;
   {

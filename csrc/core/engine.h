@@ -64,6 +64,10 @@ class Engine {
   Status DeclareGroup(const std::string& name, const std::vector<TensorSpec>& tensors,
                       std::vector<TensorHandle>* handles);
 
+  // Which tensors of such a group are reduced as one slice: sets of indices. The reduction of one
+  // waits for all of its set, so submit all or none.
+  std::vector<std::vector<int32_t>> FusedTensors(const std::vector<TensorSpec>& tensors) const;
+
   // Starts one all-reduce of a declared tensor, whose previous one must have completed. Returns at
   // once; `submission.done` reports the result or the error.
   void Submit(TensorHandle handle, Submission submission);

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 namespace hvd_p3 {
 namespace {
@@ -25,37 +26,62 @@ void Cut(int32_t index, const TensorSpec& tensor, int64_t slice_bytes, std::vect
   }
 }
 
-}  // namespace
-
-std::vector<Slice> PlanSlices(const std::vector<TensorSpec>& tensors, int64_t slice_bytes) {
-  using FusionKey = std::tuple<DataType, ReduceOp, double, double>;
-  std::vector<int32_t> by_priority(tensors.size());
-  std::iota(by_priority.begin(), by_priority.end(), 0);
-  std::stable_sort(by_priority.begin(), by_priority.end(), [&tensors](int32_t a, int32_t b) {
+// The tensors' indices, the most urgent first.
+std::vector<int32_t> ByPriority(const std::vector<TensorSpec>& tensors) {
+  std::vector<int32_t> indices(tensors.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  std::stable_sort(indices.begin(), indices.end(), [&tensors](int32_t a, int32_t b) {
     return tensors[static_cast<size_t>(a)].priority < tensors[static_cast<size_t>(b)].priority;
   });
+  return indices;
+}
 
-  std::vector<Slice> slices;
-  std::map<FusionKey, size_t> open_slice;  // index into `slices` of the one still being filled
-  for (const int32_t index : by_priority) {
+}  // namespace
+
+std::vector<std::vector<int32_t>> FuseTensors(const std::vector<TensorSpec>& tensors,
+                                              int64_t fusion_bytes) {
+  using FusionKey = std::tuple<DataType, ReduceOp, double, double>;
+  struct OpenSet {
+    size_t set = 0;
+    int64_t bytes = 0;
+  };
+  std::vector<std::vector<int32_t>> sets;
+  std::map<FusionKey, OpenSet> open;  // the set that is still being filled
+  for (const int32_t index : ByPriority(tensors)) {
     const TensorSpec& tensor = tensors[static_cast<size_t>(index)];
-    if (tensor.bytes() == 0) {
-      slices.push_back({{{index, 0, 0}}, 0});
-      continue;
-    }
-    if (tensor.bytes() >= slice_bytes) {
-      Cut(index, tensor, slice_bytes, &slices);
+    if (tensor.bytes() == 0 || tensor.bytes() >= fusion_bytes) {
+      sets.push_back({index});
       continue;
     }
     const FusionKey key{tensor.dtype, tensor.op, tensor.prescale, tensor.postscale};
-    const auto open = open_slice.find(key);
-    if (open == open_slice.end() || slices[open->second].bytes + tensor.bytes() > slice_bytes) {
-      open_slice[key] = slices.size();
-      slices.emplace_back();
+    const auto known = open.find(key);
+    if (known == open.end() || known->second.bytes + tensor.bytes() > fusion_bytes) {
+      open[key] = {sets.size(), 0};
+      sets.emplace_back();
     }
-    Slice& slice = slices[open_slice[key]];
-    slice.members.push_back({index, 0, tensor.num_elements()});
-    slice.bytes += tensor.bytes();
+    OpenSet& filled = open[key];
+    sets[filled.set].push_back(index);
+    filled.bytes += tensor.bytes();
+  }
+  return sets;
+}
+
+std::vector<Slice> PlanSlices(const std::vector<TensorSpec>& tensors, int64_t slice_bytes,
+                              int64_t fusion_bytes) {
+  std::vector<Slice> slices;
+  for (const std::vector<int32_t>& set : FuseTensors(tensors, fusion_bytes)) {
+    const TensorSpec& first = tensors[static_cast<size_t>(set.front())];
+    if (set.size() == 1 && first.bytes() > 0) {
+      Cut(set.front(), first, slice_bytes, &slices);
+      continue;
+    }
+    Slice slice;
+    for (const int32_t index : set) {
+      const TensorSpec& tensor = tensors[static_cast<size_t>(index)];
+      slice.members.push_back({index, 0, tensor.num_elements()});
+      slice.bytes += tensor.bytes();
+    }
+    slices.push_back(std::move(slice));
   }
   return slices;
 }

@@ -26,10 +26,22 @@ struct Slice {
   int64_t bytes = 0;
 };
 
+// Small tensors are fused up to this length at most, and up to slice_bytes as it was declared if
+// that is shorter.
+constexpr int64_t kMostFusionBytes = 120 * 1024;
+
+// Divides the tensors into sets, each of which is reduced as one slice, or cut if it is one large
+// tensor. Returns indices of `tensors`. All tensors of a set must be submitted or none.
+std::vector<std::vector<int32_t>> FuseTensors(const std::vector<TensorSpec>& tensors,
+                                              int64_t fusion_bytes);
+
 // Args:
 //   tensors: the group, in the order in which all ranks declare it.
-//   slice_bytes: upper bound of a slice in bytes, at least 1; a slice holds at least one element.
-std::vector<Slice> PlanSlices(const std::vector<TensorSpec>& tensors, int64_t slice_bytes);
+//   slice_bytes: upper bound of a slice of one tensor in bytes, at least 1; a slice holds at least
+//     one element.
+//   fusion_bytes: upper bound of a slice of several tensors.
+std::vector<Slice> PlanSlices(const std::vector<TensorSpec>& tensors, int64_t slice_bytes,
+                              int64_t fusion_bytes);
 
 }  // namespace hvd_p3
 

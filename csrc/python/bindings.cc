@@ -59,10 +59,10 @@ EngineOptions MakeOptions(int64_t slice_bytes, int64_t credit_bytes, bool trace)
   return options;
 }
 
-void StartMpi(int64_t slice_bytes, int64_t credit_bytes, bool trace) {
+void StartMpi(int64_t slice_bytes, int64_t credit_bytes, bool trace, bool horovod_sleeps) {
   std::unique_ptr<ControlChannel> control;
   std::unique_ptr<Transport> transport;
-  ThrowIfError(MakeMpiTransport(&control, &transport));
+  ThrowIfError(MakeMpiTransport(horovod_sleeps, &control, &transport));
   SetGlobalEngine(std::make_shared<Engine>(MakeOptions(slice_bytes, credit_bytes, trace),
                                            std::move(control), std::move(transport)));
 }
@@ -98,8 +98,7 @@ void Stop(double timeout_s) {
 using TensorArguments = std::tuple<std::string, std::string, std::vector<int64_t>, int64_t,
                                    std::string, double, double>;
 
-std::vector<TensorHandle> DeclareGroup(const std::string& name,
-                                       const std::vector<TensorArguments>& tensors) {
+std::vector<TensorSpec> MakeSpecs(const std::vector<TensorArguments>& tensors) {
   std::vector<TensorSpec> specs;
   for (const auto& [tensor, dtype, shape, priority, op, prescale, postscale] : tensors) {
     if (op != "sum" && op != "average") {
@@ -108,9 +107,18 @@ std::vector<TensorHandle> DeclareGroup(const std::string& name,
     specs.push_back({tensor, ParseDataType(dtype), shape, priority,
                      op == "sum" ? ReduceOp::kSum : ReduceOp::kAverage, prescale, postscale});
   }
+  return specs;
+}
+
+std::vector<TensorHandle> DeclareGroup(const std::string& name,
+                                       const std::vector<TensorArguments>& tensors) {
   std::vector<TensorHandle> handles;
-  ThrowIfError(RunningEngine()->DeclareGroup(name, specs, &handles));
+  ThrowIfError(RunningEngine()->DeclareGroup(name, MakeSpecs(tensors), &handles));
   return handles;
+}
+
+std::vector<std::vector<int32_t>> FusedTensors(const std::vector<TensorArguments>& tensors) {
+  return RunningEngine()->FusedTensors(MakeSpecs(tensors));
 }
 
 py::dict StatisticsDict() {
@@ -203,12 +211,13 @@ PYBIND11_MODULE(_engine, module) {
 
   module.def("mpi_is_finalized", &MpiIsFinalized);
   module.def("start_mpi", &StartMpi, py::arg("slice_bytes"), py::arg("credit_bytes"),
-             py::arg("trace"), py::call_guard<py::gil_scoped_release>());
+             py::arg("trace"), py::arg("horovod_sleeps"), py::call_guard<py::gil_scoped_release>());
   module.def("start_single_rank", &StartSingleRank, py::arg("slice_bytes"), py::arg("credit_bytes"),
              py::arg("trace"));
   module.def("stop", &Stop, py::arg("timeout_s"), py::call_guard<py::gil_scoped_release>());
   module.def("is_running", [] { return GlobalEngine() != nullptr; });
   module.def("declare_group", &DeclareGroup, py::arg("name"), py::arg("tensors"));
+  module.def("fused_tensors", &FusedTensors, py::arg("tensors"));
   module.def("submit", &Submit, py::arg("handle"), py::arg("input"), py::arg("output"));
   module.def("propose_settings", &ProposeSettings, py::arg("slice_bytes"), py::arg("credit_bytes"));
   module.def("current_settings", &CurrentSettings);

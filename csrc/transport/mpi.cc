@@ -36,7 +36,22 @@ Status CheckMpi() {
   return {};
 }
 
-Status MakeMpiTransport(std::unique_ptr<ControlChannel>* control,
+namespace {
+
+Status CheckSameOnAllRanks(const MpiCommunicator& communicator, bool horovod_sleeps) {
+  // The greatest value and, negated, the least.
+  int most[2] = {horovod_sleeps ? 1 : 0, horovod_sleeps ? -1 : 0};
+  const Status status = FromMpi(
+      MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_INT, MPI_MAX, communicator.get()), "MPI_Allreduce");
+  if (!status.ok() || most[0] == -most[1]) return status;
+  return {StatusCode::kInvalidArgument,
+          "some ranks have imported Horovod before hvd_p3 and others after it; import hvd_p3 first "
+          "on all ranks, or Horovod first on all"};
+}
+
+}  // namespace
+
+Status MakeMpiTransport(bool horovod_sleeps, std::unique_ptr<ControlChannel>* control,
                         std::unique_ptr<Transport>* transport) {
   Status status = CheckMpi();
   if (!status.ok()) return status;
@@ -46,7 +61,12 @@ Status MakeMpiTransport(std::unique_ptr<ControlChannel>* control,
   if (!status.ok()) return status;
   status = MpiCommunicator::Duplicate(&slice_communicator);
   if (!status.ok()) return status;
-  const bool independent = ChooseAllReduceAlgorithm(slice_communicator->size());
+  status = CheckSameOnAllRanks(*control_communicator, horovod_sleeps);
+  if (!status.ok()) return status;
+  ChooseAllReduceAlgorithm(slice_communicator->size());
+  bool independent = false;
+  status = TrySumsIndependentOfSlices(*slice_communicator, &independent);
+  if (!status.ok()) return status;
   const auto requests = std::make_shared<MpiRequests>();
   *control = std::make_unique<MpiControlChannel>(std::move(control_communicator), requests);
   *transport = std::make_unique<MpiTransport>(std::move(slice_communicator), requests, independent);

@@ -18,8 +18,9 @@ Status CheckMpi();
 // True once MPI_Finalize was called: a process cannot initialise MPI again.
 bool MpiIsFinalized();
 
-// Collective over all ranks of MPI_COMM_WORLD.
-Status MakeMpiTransport(std::unique_ptr<ControlChannel>* control,
+// Collective over all ranks of MPI_COMM_WORLD. `horovod_sleeps`: whether csrc/interposed/ is in
+// force in this process; ranks must agree, since Horovod's messages depend on it.
+Status MakeMpiTransport(bool horovod_sleeps, std::unique_ptr<ControlChannel>* control,
                         std::unique_ptr<Transport>* transport);
 
 }  // namespace hvd_p3

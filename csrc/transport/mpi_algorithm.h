@@ -2,6 +2,9 @@
 #ifndef HVD_P3_TRANSPORT_MPI_ALGORITHM_H_
 #define HVD_P3_TRANSPORT_MPI_ALGORITHM_H_
 
+#include "core/status.h"
+#include "transport/mpi_support.h"
+
 namespace hvd_p3 {
 
 // Left to itself, Open MPI takes for non-blocking all-reduces below 64 KiB, on fewer than four
@@ -14,8 +17,12 @@ namespace hvd_p3 {
 //  - for other numbers of ranks a ring.
 // Affects all of the process's non-blocking all-reduces; Horovod's are blocking. Leaves an
 // algorithm that the user has chosen, and does nothing where the MPI library has no such choice.
-// Call once, after MPI is initialised. Returns whether sums are independent of a slice's length.
-bool ChooseAllReduceAlgorithm(int size);
+// Call once, after MPI is initialised.
+void ChooseAllReduceAlgorithm(int size);
+
+// Whether each element of a sum is the same bits wherever in a slice of whatever length it stands:
+// tried out on numbers of many magnitudes, and false unless it holds on all ranks. Collective.
+Status TrySumsIndependentOfSlices(const MpiCommunicator& communicator, bool* independent);
 
 }  // namespace hvd_p3
 

@@ -19,9 +19,12 @@ Status MpiRequests::Progress() {
   if (!status.ok()) return status;
   complete_.resize(requests_.size());
   int count = 0;
-  status = FromMpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
-                                complete_.data(), MPI_STATUSES_IGNORE),
-                   "MPI_Testsome");
+  // Open MPI looks at the network after it has looked at the requests: a second call sees the news.
+  for (int call = 0; call < 2 && status.ok() && count == 0; ++call) {
+    status = FromMpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                                  complete_.data(), MPI_STATUSES_IGNORE),
+                     "MPI_Testsome");
+  }
   if (!status.ok() || count <= 0) return status;
   complete_.resize(static_cast<size_t>(count));
   // From the last to the first, so that erasing one moves none of those still to be erased.

@@ -9,6 +9,7 @@ class in which `_handle` calls the guard first.
 
 import sys
 
+from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import resource_variable_ops
 
@@ -22,8 +23,7 @@ class _GuardedAccess:
 
     @property
     def _handle(self):
-        if not _is_only_compared():
-            guards.run(self)
+        guards.run(self, unless_in=_graph_being_called())
         return resource_of(self)
 
     @_handle.setter
@@ -38,19 +38,26 @@ class _GuardedAccess:
 # What TensorFlow calls for each variable of a traced function when another function calls it. It
 # asks whether the handle is an input of the calling function.
 _WATCH_VARIABLE = FuncGraph.watch_variable.__code__
+_CALL_FLAT = ConcreteFunction._call_flat.__code__
 _HANDLE = resource_variable_ops.BaseResourceVariable.handle.fget.__code__
 
 
-def _is_only_compared():
-    """Whether the access under way takes the handle for its identity, not for the value.
+def _graph_being_called():
+    """Returns the graph of the function for whose call TensorFlow takes the handle, or `None`.
 
-    A guard there would wait for all variables of a function at its call, and so undo the guards in
-    it, each of which waits for one. Keras's train function calls its training step in this way.
+    There it takes the handle for its identity, not for the value. A guard would wait for all
+    variables of the function, and so undo the guards in it, each of which waits for one. Keras's
+    train function calls its training step in this way.
     """
     accessor = sys._getframe(2)  # behind this function and `_handle`
     if accessor.f_code is _HANDLE:
         accessor = accessor.f_back
-    return accessor.f_code is _WATCH_VARIABLE
+    if accessor.f_code is not _WATCH_VARIABLE:
+        return None
+    caller = accessor.f_back
+    while caller is not None and caller.f_code is not _CALL_FLAT:
+        caller = caller.f_back
+    return None if caller is None else caller.f_locals["self"].graph
 
 
 def attach(variable, pending_update):

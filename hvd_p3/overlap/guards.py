@@ -18,9 +18,16 @@ def add(owner, pending_updates):
     vars(owner)[_GUARDS] = references + [lambda each=each: each for each in pending_updates]
 
 
-def run(owner):
-    """Applies the updates that are pending on an object, if it has guards."""
+def run(owner, unless_in=None):
+    """Applies the updates that are pending on an object, if it has guards.
+
+    Args:
+        owner: A `tf.Variable` or a traced function.
+        unless_in: Optional `FuncGraph`. Updates for which this graph has guards are left to it.
+    """
     for reference in vars(owner).get(_GUARDS, ()):
         pending_update = reference()
-        if pending_update is not None:
+        if pending_update is not None and not (
+            unless_in is not None and pending_update.has_guard_in(unless_in)
+        ):
             pending_update.guard()

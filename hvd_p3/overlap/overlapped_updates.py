@@ -73,8 +73,10 @@ class OverlappedUpdates:
         with tf.control_dependencies(values_of([gradients[first]])):
             self._late_updates.apply_without_gradients(without)
         context = self._late_updates.context()
+        fused = self._reducer.fused_with(dense)
         for index, gradient in dense.items():
-            self._pending[index].push(gradient, context, handles[index])
+            with tf.control_dependencies(fused[index]):
+                self._pending[index].push(gradient, context, handles[index])
         version = self._late_updates.version
         for index, gradient in self._reducer.reduce_sparse(sparse).items():
             self._late_updates.apply(index, gradient, context, version)

@@ -76,6 +76,10 @@ class PendingUpdate:
             tf.cond(ops.is_pending(self._slot), self._apply, lambda: None)
         self._slot_users_at_guard[graph] = len(_users(graph, self._slot.handle))
 
+    def has_guard_in(self, graph):
+        """Whether a traced function, or one that it calls, takes the slot, which guards do."""
+        return any(tensor is self._slot.handle for tensor in graph.external_captures)
+
     def was_used_unguarded(self):
         """Whether a traced function used the variable where an update may be pending.
 

@@ -50,3 +50,10 @@ def gated_engine():
     config = configuration.Configuration(trace=True, slice_bytes=1200)
     with _initialized(config, process.ENGINE) as engine:
         yield engine
+
+
+@pytest.fixture
+def fusing_engine():
+    """As `gated_engine`, but with slices that hold all gradients of a small model."""
+    with _initialized(configuration.Configuration(trace=True), process.ENGINE) as engine:
+        yield engine

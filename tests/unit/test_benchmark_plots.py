@@ -275,3 +275,29 @@ def test_horovod_timeline_start(tmp_path):
     path = tmp_path / "timeline.json"
     path.write_text(_HOROVOD_TIMELINE)
     assert timeline.horovod_timeline_start(path) == 5.0
+
+
+def test_experiments_are_not_mixed():
+    def result(experiment, step_s, **others):
+        return {
+            "experiment": experiment,
+            "model": "vgg19",
+            "r": 1.0,
+            "hosts": 4,
+            "bandwidth": 1e9,
+            "straggler": 1.0,
+            "system": "hvd_p3-overlapped",
+            "step_s": step_s,
+            "compute_s": 0.45,
+            **others,
+        }
+
+    ratio = result("ratio", 0.5)
+    twice = result("ratio", 0.4, r=2.0, compute_s=0.225)
+    slow = result("bandwidth", 0.9, bandwidth=0.5e9, r=2.0)
+    late = result("straggler", 0.7, straggler=1.3)
+    digits = result("real", 0.1, r=None, model="digits")
+    document = {"results": [ratio, twice, slow, late, digits]}
+    assert plots._select(document, "ratio") == [ratio, twice]
+    assert plots._select(document, "bandwidth") == [slow, ratio]
+    assert plots._select(document, "hosts") == []

@@ -91,6 +91,28 @@ def _halve(variable, optimizer):
     optimizer.apply([tape.gradient(loss, variable.value)], [variable])
 
 
+def test_step_that_fails_in_its_backward_pass_leaves_nothing_to_wait_for(fusing_engine):
+    """The gradients of both layers are one message: none is pushed if not all are computed."""
+    failures = ["once"]
+
+    def fail_once():
+        if failures:
+            raise ValueError(failures.pop())
+
+    model = _overlapped_model(_Probe(backward=fail_once))
+    before = model.get_weights()
+    with pytest.raises(tf.errors.OpError, match="once"):
+        model.train_on_batch(*_batch())
+    reader = threading.Thread(target=model.get_weights)
+    reader.start()
+    reader.join(_PATIENCE_S)
+    assert not reader.is_alive(), "reading the weights waits for a gradient that never comes"
+    for variable, value in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+    model.train_on_batch(*_batch())
+    assert any((a != b).any() for a, b in zip(model.get_weights(), before, strict=True))
+
+
 def test_first_layer_runs_in_fit_while_a_later_layer_is_on_the_wire(gated_engine):
     """Keras's `fit` calls the training step from another traced function, which must not wait for
     all variables of the step."""
