@@ -37,7 +37,7 @@ def parse_arguments(arguments):
         help="of each link, in Gbit/s (default: 1)",
     )
     parser.add_argument("--warmup", type=int, default=2, help="steps before the measured ones")
-    parser.add_argument("--steps", type=int, default=6, help="measured steps (default: 6)")
+    parser.add_argument("--steps", type=int, default=5, help="measured steps (default: 5)")
     parser.add_argument("--models", nargs="+", help="only these models")
     parser.add_argument("--ratios", nargs="+", type=float, help="only these ratios r")
     parser.add_argument("--systems", nargs="+", help="only these systems")
@@ -140,13 +140,15 @@ def compare(arguments, console):
                 _write(arguments, results)
 
         repetitions = runner.Repetitions(arguments.warmup, arguments.steps)
-        runner.run(planned, repetitions, progress)
+        _, failures = runner.run(planned, repetitions, progress)
     console.print(table_of(results))
     written = _write(arguments, results)
     from benchmarks import plots  # slow to import, and not needed by other commands
 
     for path in [written, *plots.write_all(json.loads(written.read_text()), arguments.output)]:
         console.print(f"written: {path}")
+    if failures:
+        raise LaunchError("not all systems ran:\n" + "\n".join(failures))
 
 
 def _write(arguments, results):

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks import bandwidth as link
 from benchmarks import bounds, experiments
 from benchmarks.cluster.emulated import EmulatedCluster
-from benchmarks.cluster.launch import launch
+from benchmarks.cluster.launch import LaunchError, launch
 from benchmarks.workloads import models
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -38,13 +38,14 @@ def run(planned, repetitions, progress):
         progress: Called with a str before each launch and with a dict after each result.
 
     Returns:
-        A list of dicts, the `results` of bench-results.json.
+        A list of dicts, the `results` of bench-results.json; and a list of str, the launches that
+        failed and why.
 
     Raises:
         ClusterError: If a cluster cannot be made.
-        LaunchError: If a system fails.
     """
     results = []
+    failures = []
     for experiment in planned:
         with EmulatedCluster(experiment.hosts, experiment.bandwidth) as cluster:
             measured = link.measure(cluster)
@@ -54,12 +55,17 @@ def run(planned, repetitions, progress):
                     f"{experiment.name}: {system.name} on {experiment.hosts} hosts, "
                     f"{experiment.bandwidth / 1e9:g} Gbit/s"
                 )
-                for result in launch_system(
+                reported = launch_system(
                     cluster, system, measurements, _recording(experiment, system)
-                ):
-                    results.append(_result(experiment, system, measured, result))
-                    progress(results[-1])
-    return results
+                )
+                try:
+                    for result in reported:
+                        results.append(_result(experiment, system, measured, result))
+                        progress(results[-1])
+                except LaunchError as error:
+                    # The others are worth measuring all the same.
+                    failures.append(f"{experiment.name}, {system.name}: {error}")
+    return results, failures
 
 
 def launch_system(cluster, system, measurements, environment=None):

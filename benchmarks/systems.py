@@ -28,7 +28,11 @@ class System:
 COMPUTATION = System("computation", "none")
 HOROVOD = System("stock-horovod-mpi", "horovod")
 # Horovod's own Gloo operations; its ranks still find each other through MPI.
-HOROVOD_GLOO = System("stock-horovod-gloo", "horovod", {"HOROVOD_CPU_OPERATIONS": "gloo"})
+HOROVOD_GLOO = System(
+    "stock-horovod-gloo",
+    "horovod",
+    {"HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_GLOO_IFACE": "eth0"},
+)
 IMMEDIATE = System("hvd_p3-immediate", "hvd_p3")
 OVERLAPPED = System("hvd_p3-overlapped", "hvd_p3", overlapped=True)
 # What each of the two ideas brings without the other. Both are without the barrier at the end of a

@@ -55,7 +55,9 @@ class HorovodOptimizer(keras.optimizers.SGD):
 
     def apply(self, gradients, trainable_variables=None):
         reduced = [
-            horovod.allreduce(gradient, op=horovod.Average, name=f"gradient.{index}")
+            horovod.allreduce(
+                gradient, op=horovod.Average, name=f"gradient.{index}", ignore_name_scope=True
+            )
             for index, gradient in enumerate(gradients)
         ]
         return super().apply(reduced, trainable_variables)

@@ -20,7 +20,8 @@ def launch(cluster, command, environment=None):
     """Starts a program on all hosts and yields the lines of its standard output.
 
     The options are those with which `horovodrun --mpi` starts Open MPI, so that all systems run as
-    their users run them, and `mpi_yield_when_idle`, since all hosts share one machine. Leaving the block ends the program if it still runs.
+    their users run them, and `mpi_yield_when_idle`, since all hosts share one machine. Leaving the
+    block ends the program if it still runs.
 
     Args:
         cluster: `EmulatedCluster`.
