@@ -140,7 +140,7 @@ def compare(arguments, console):
                 _write(arguments, results)
 
         repetitions = runner.Repetitions(arguments.warmup, arguments.steps)
-        _, failures = runner.run(planned, repetitions, progress)
+        failures = runner.run(planned, repetitions, progress)
     console.print(table_of(results))
     written = _write(arguments, results)
     from benchmarks import plots  # slow to import, and not needed by other commands

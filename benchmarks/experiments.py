@@ -74,13 +74,7 @@ def full(hosts, bandwidth):
     ]
 
 
-def table_of(model, hosts, link_bytes_per_s):
-    """The table of a model with `COMMUNICATION_S` of communication on these links.
-
-    Returns:
-        `models.ModelTable`, and the factor by which it is scaled.
-    """
-    table = models.load(model)
-    size = sum(layer.bytes for layer in table.layers)
-    factor = bounds.communication_s(size, hosts, link_bytes_per_s) / COMMUNICATION_S
-    return models.scaled(table, factor), factor
+def scale_of(model, hosts, link_bytes_per_s):
+    """Returns the factor by which a model is divided to have `COMMUNICATION_S` of communication."""
+    size = sum(layer.bytes for layer in models.load(model).layers)
+    return bounds.communication_s(size, hosts, link_bytes_per_s) / COMMUNICATION_S

@@ -90,19 +90,21 @@ def step_time(results, folder):
         The path of `step-time.png`, or None.
     """
     panels = _panels(_select(results, "ratio"), ("hosts",), _ratio, minimum=1)
-    if not panels:
-        return None
-    figure, axes = _figure(panels)
-    for panel, axis in zip(panels, axes, strict=True):
-        _draw_relative_step_time(axis, panel.results, _ratio)
-        ratios = [_ratio(each) for each in panel.results]
+
+    def draw(axis, drawn):
+        _draw_relative_step_time(axis, drawn, _ratio)
+        ratios = [_ratio(each) for each in drawn]
         axis.set_xscale("log")
         axis.set_xlim(min(0.25, *ratios) / 1.18, max(4, *ratios) * 1.18)
         _ticks(axis, [0.25, 0.5, 1, 2, 4])
-    figure.supxlabel("r = ideal communication time / computation time")
-    figure.supylabel("step time / lower bound")
-    _legend(figure, panels)
-    return _write(figure, folder, "step-time.png")
+
+    return _write_panels(
+        panels,
+        draw,
+        ("r = ideal communication time / computation time", "step time / lower bound"),
+        folder,
+        "step-time.png",
+    )
 
 
 @matplotlib.rc_context(_FONTS)
@@ -120,27 +122,29 @@ def throughput(results, folder):
         The path of `throughput.png`, or None.
     """
     panels = _panels(_select(results, "bandwidth"), ("hosts",), _bandwidth, minimum=2)
-    if not panels:
-        return None
-    figure, axes = _figure(panels)
-    for panel, axis in zip(panels, axes, strict=True):
+
+    def draw(axis, drawn):
         bounds = collections.defaultdict(list)
-        for result in panel.results:
+        for result in drawn:
             bounds[_bandwidth(result)].append(result["compute_s"] / result["lower_bound_s"])
         axis.plot(*zip(*_medians(bounds), strict=True), **_BOUND)
         _draw_systems(
             axis,
-            panel.results,
+            drawn,
             _bandwidth,
             lambda result, seconds: result["compute_s"] / seconds,
         )
         axis.set_xscale("log")
         _ticks(axis, _round_values(min(bounds), max(bounds)))
         axis.set_ylim(0, max(1.05, axis.get_ylim()[1]))
-    figure.supxlabel("bandwidth (Gbit/s)")
-    figure.supylabel("throughput, relative to linear scaling")
-    _legend(figure, panels)
-    return _write(figure, folder, "throughput.png")
+
+    return _write_panels(
+        panels,
+        draw,
+        ("bandwidth (Gbit/s)", "throughput, relative to linear scaling"),
+        folder,
+        "throughput.png",
+    )
 
 
 @matplotlib.rc_context(_FONTS)
@@ -158,17 +162,13 @@ def hosts(results, folder):
         The path of `hosts.png`, or None.
     """
     panels = _panels(_select(results, "hosts"), ("r", "bandwidth"), _host_count, minimum=2)
-    if not panels:
-        return None
-    figure, axes = _figure(panels)
-    for panel, axis in zip(panels, axes, strict=True):
-        _draw_relative_step_time(axis, panel.results, _host_count)
+
+    def draw(axis, drawn):
+        _draw_relative_step_time(axis, drawn, _host_count)
         axis.set_xscale("log", base=2)
-        _ticks(axis, sorted({_host_count(each) for each in panel.results}))
-    figure.supxlabel("hosts")
-    figure.supylabel("step time / lower bound")
-    _legend(figure, panels)
-    return _write(figure, folder, "hosts.png")
+        _ticks(axis, sorted({_host_count(each) for each in drawn}))
+
+    return _write_panels(panels, draw, ("hosts", "step time / lower bound"), folder, "hosts.png")
 
 
 @matplotlib.rc_context(_FONTS)
@@ -287,6 +287,27 @@ def _panels(results, fixed, position, minimum):
             title = f"{_MODELS.get(model, model)}, {_describe(name, value)}"
             panels.append(_Panel(title, members))
     return panels
+
+
+def _write_panels(panels, draw, labels, folder, name):
+    """Writes a figure of panels side by side; returns its path, or None without panels.
+
+    Args:
+        panels: list of `_Panel`.
+        draw: Called with the axis and the results of each panel.
+        labels: What the x and the y axes show.
+        folder: str or path.
+        name: str, of the file.
+    """
+    if not panels:
+        return None
+    figure, axes = _figure(panels)
+    for panel, axis in zip(panels, axes, strict=True):
+        draw(axis, panel.results)
+    figure.supxlabel(labels[0])
+    figure.supylabel(labels[1])
+    _legend(figure, panels)
+    return _write(figure, folder, name)
 
 
 def _model_order(model):

@@ -10,10 +10,10 @@ from benchmarks import bandwidth as link
 from benchmarks import bounds, experiments
 from benchmarks.cluster.emulated import EmulatedCluster
 from benchmarks.cluster.launch import LaunchError, launch
+from benchmarks.rank_program import MARK
 from benchmarks.workloads import models
 
 _ROOT = Path(__file__).resolve().parent.parent
-_MARK = "BENCHMARK "  # as in rank_program.py
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,21 +35,20 @@ def run(planned, repetitions, progress):
     Args:
         planned: List of `experiments.Experiment`.
         repetitions: `Repetitions`.
-        progress: Called with a str before each launch and with a dict after each result.
+        progress: Called with a str before each launch, and after each result with the dict of it,
+            as in the `results` of bench-results.json.
 
     Returns:
-        A list of dicts, the `results` of bench-results.json; and a list of str, the launches that
-        failed and why.
+        A list of str: the launches that failed and why.
 
     Raises:
         ClusterError: If a cluster cannot be made.
     """
-    results = []
     failures = []
     for experiment in planned:
         with EmulatedCluster(experiment.hosts, experiment.bandwidth) as cluster:
             measured = link.measure(cluster)
-            measurements = _measurements(experiment, measured, repetitions)
+            measurements = measurements_of(experiment, measured, repetitions)
             for system in experiment.systems:
                 progress(
                     f"{experiment.name}: {system.name} on {experiment.hosts} hosts, "
@@ -60,12 +59,11 @@ def run(planned, repetitions, progress):
                 )
                 try:
                     for result in reported:
-                        results.append(_result(experiment, system, measured, result))
-                        progress(results[-1])
+                        progress(_result(experiment, system, measured, result))
                 except LaunchError as error:
                     # The others are worth measuring all the same.
                     failures.append(f"{experiment.name}, {system.name}: {error}")
-    return results, failures
+    return failures
 
 
 def launch_system(cluster, system, measurements, environment=None):
@@ -81,8 +79,8 @@ def launch_system(cluster, system, measurements, environment=None):
     command = [sys.executable, "-m", "benchmarks.rank_program", json.dumps(description)]
     with launch(cluster, command, variables) as lines:
         for line in lines:
-            if line.startswith(_MARK):
-                yield json.loads(line[len(_MARK) :])
+            if line.startswith(MARK):
+                yield json.loads(line[len(MARK) :])
 
 
 def _recording(experiment, system):
@@ -94,7 +92,14 @@ def _recording(experiment, system):
     return {"HOROVOD_TIMELINE": str(_ROOT / "build" / "horovod-timeline.json")}
 
 
-def _measurements(experiment, link_bytes_per_s, repetitions):
+def measurements_of(experiment, link_bytes_per_s, repetitions):
+    """Returns the measurements of one launch, as `rank_program.py` takes them.
+
+    Args:
+        experiment: `experiments.Experiment`.
+        link_bytes_per_s: float. Measured bandwidth of the experiment's links.
+        repetitions: `Repetitions`.
+    """
     # With a reference bandwidth, models are scaled as if the links had that one.
     scale_to = experiment.reference_bandwidth or experiment.bandwidth
     reference = link_bytes_per_s * scale_to / experiment.bandwidth
@@ -109,7 +114,7 @@ def _measurements(experiment, link_bytes_per_s, repetitions):
             "compute_s": [experiments.COMMUNICATION_S / ratio for ratio in experiment.ratios],
         }
         if model in models.names():
-            _, measurement["scale"] = experiments.table_of(model, experiment.hosts, reference)
+            measurement["scale"] = experiments.scale_of(model, experiment.hosts, reference)
         elif model == "digits":
             measurement["compute_s"] = [0.0]  # what it takes
         measurements.append(measurement)

@@ -84,8 +84,12 @@ def make_workload(measurement):
     """Returns model, loss and endless dataset of a measurement."""
     if measurement["model"] == "digits":
         return digits.make_model(), "sparse_categorical_crossentropy", digits.make_data()
-    table = models.scaled(models.load(measurement["model"]), measurement["scale"])
-    return replay.make_model(table), "mse", replay.make_data()
+    return replay.make_model(table_of(measurement)), "mse", replay.make_data()
+
+
+def table_of(measurement):
+    """Returns the table of the model that a measurement replays."""
+    return models.scaled(models.load(measurement["model"]), measurement["scale"])
 
 
 def measure_training(system, measurement):
@@ -106,14 +110,14 @@ def measure_training(system, measurement):
             "cpu_s": mean_over_ranks(timer.cpu_s_per_step()),
             "bytes": sum(4 * int(np.prod(each.shape)) for each in model.trainable_variables),
         }
-        if measurement.get("timeline"):
+        if measurement["timeline"]:
             result["timeline"] = one_step(system, measurement)
         yield result
 
 
 def one_step(system, measurement):
     """Returns what ran when in the step before the last, as an entry of the results' timelines."""
-    table = models.scaled(models.load(measurement["model"]), measurement["scale"])
+    table = table_of(measurement)
     computation, following = replay.last_steps(table, 3)[1:]
     start_s, end_s = computation[0]["start_s"], following[0]["start_s"]
     if system["family"] == "hvd_p3":

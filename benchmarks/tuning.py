@@ -20,20 +20,13 @@ def search(arguments, console):
         console: `rich.console.Console`.
     """
     names = arguments.models or ["vgg19", "resnet50"]
+    experiment = experiments.Experiment(
+        "tune", tuple(names), (1.0,), (), arguments.hosts, arguments.bandwidth * experiments.GIGABIT
+    )
+    repetitions = runner.Repetitions(arguments.warmup, arguments.steps)
     rows = []
-    with EmulatedCluster(arguments.hosts, arguments.bandwidth * experiments.GIGABIT) as cluster:
-        link = bandwidth.measure(cluster)
-        measurements = [
-            {
-                "model": name,
-                "scale": experiments.table_of(name, arguments.hosts, link)[1],
-                "straggler": 1.0,
-                "warmup": arguments.warmup,
-                "steps": arguments.steps,
-                "compute_s": [experiments.COMMUNICATION_S],
-            }
-            for name in names
-        ]
+    with EmulatedCluster(experiment.hosts, experiment.bandwidth) as cluster:
+        measurements = runner.measurements_of(experiment, bandwidth.measure(cluster), repetitions)
         for threshold, cycle in itertools.product(FUSION_THRESHOLDS_KIB, CYCLE_TIMES_MS):
             system = systems.tuned_horovod(threshold * 1024, cycle)
             times = {

@@ -39,12 +39,10 @@ Status Agreement::Merge(const std::vector<std::string>& by_rank, std::vector<Gro
   return {};
 }
 
-bool Agreement::AdoptProposal() {
-  if (!proposal_) return false;
+void Agreement::AdoptProposal() {
   settings_ = *proposal_;
   proposal_.reset();
   for (Group* group : agreed_) group->Plan(settings_.slice_bytes);
-  return true;
 }
 
 void Agreement::Settle(Group* group, const Partial& partial) {

@@ -34,9 +34,11 @@ class Agreement {
   // one or the other to `*settled`, in the same order on all ranks.
   Status Merge(const std::vector<std::string>& by_rank, std::vector<Group*>* settled);
 
-  // Adopts what rank 0 has proposed, if anything, and plans all groups anew. Only while nothing is
-  // ready or in flight on any rank, and at the same point of the sequence of rounds on all.
-  bool AdoptProposal();
+  // Rank 0 has proposed settings that are not adopted yet.
+  bool has_proposal() const { return proposal_.has_value(); }
+  // Adopts them and plans all groups anew. Only while nothing is ready or in flight on any rank,
+  // and at the same point of the sequence of rounds on all.
+  void AdoptProposal();
   const EngineSettings& settings() const { return settings_; }
 
   // Number of agreed tensors; their ids are 0 .. count - 1.

@@ -27,9 +27,8 @@ constexpr size_t kReadyWords = 2;
 constexpr int64_t kFirstRoundDelayNs = 100'000;
 constexpr int64_t kLastRoundDelayNs = 1'000'000;
 
-// Waiting for the network: yield for this long after the last progress, then sleep for a time that
-// grows with the time waited, from the first to the second of these.
-constexpr int64_t kYieldNs = 0;
+// Waiting for the network: sleep for a time that grows with the time waited, from the first to the
+// second of these.
 constexpr int64_t kFirstSleepNs = 100'000;
 constexpr int64_t kLastSleepNs = 200'000;
 
@@ -93,7 +92,7 @@ Status Engine::DeclareGroup(const std::string& name, const std::vector<TensorSpe
 
 std::vector<std::vector<int32_t>> Engine::FusedTensors(
     const std::vector<TensorSpec>& tensors) const {
-  return FuseTensors(tensors, std::min(options_.settings.slice_bytes, kMostFusionBytes));
+  return FuseTensors(tensors, FusionBytes(options_.settings.slice_bytes));
 }
 
 void Engine::Submit(TensorHandle handle, Submission submission) {
@@ -340,7 +339,8 @@ void Engine::FinishRound() {
     stopping_ = true;
     return;
   }
-  if (schedule_.quiet() && agreement_.AdoptProposal()) {
+  if (agreement_.has_proposal() && schedule_.quiet()) {
+    agreement_.AdoptProposal();
     schedule_.Restart(agreement_.settings().credit_bytes);
     const std::lock_guard<std::mutex> lock(mutex_);
     settings_ = agreement_.settings();
@@ -510,11 +510,6 @@ void Engine::WaitForWork(bool progressed) {
                              [this] { return !inbox_.empty() || abandon_; });
     }
     last_progress_ns_ = NowNanoseconds();
-    return;
-  }
-  if (waited < kYieldNs) {
-    lock.unlock();
-    std::this_thread::yield();
     return;
   }
   // Sleeping for a fraction of the time waited so far bounds the delay relative to the transfer.

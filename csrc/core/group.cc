@@ -13,7 +13,8 @@ Group::Group(GroupDeclaration declared)
 }
 
 void Group::Plan(int64_t slice_bytes) {
-  slices = PlanSlices(declaration.tensors, slice_bytes, fusion_bytes());
+  // What is fused does not change with the settings in force: it must be submitted together.
+  slices = PlanSlices(declaration.tensors, slice_bytes, FusionBytes(declaration.slice_bytes));
   slices_of_tensor.assign(tensors.size(), {});
   for (size_t i = 0; i < slices.size(); ++i) {
     for (const SliceMember& member : slices[i].members) {

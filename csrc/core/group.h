@@ -3,7 +3,6 @@
 #ifndef HVD_P3_CORE_GROUP_H_
 #define HVD_P3_CORE_GROUP_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -68,8 +67,6 @@ struct Group {
   const TensorSpec& spec(const Tensor& tensor) const {
     return declaration.tensors[static_cast<size_t>(tensor.index)];
   }
-  // Does not change with the settings, so that what must be submitted together stays the same.
-  int64_t fusion_bytes() const { return std::min(declaration.slice_bytes, kMostFusionBytes); }
   bool agreed() const { return first_agreed_id >= 0; }
 };
 

@@ -29,6 +29,9 @@ struct Slice {
 // Small tensors are fused up to this length at most, and up to slice_bytes as it was declared if
 // that is shorter.
 constexpr int64_t kMostFusionBytes = 120 * 1024;
+inline int64_t FusionBytes(int64_t declared_slice_bytes) {
+  return declared_slice_bytes < kMostFusionBytes ? declared_slice_bytes : kMostFusionBytes;
+}
 
 // Divides the tensors into sets, each of which is reduced as one slice, or cut if it is one large
 // tensor. Returns indices of `tensors`. All tensors of a set must be submitted or none.
