@@ -14,7 +14,7 @@ class System:
 
     Args:
         name: str, as in the results.
-        family: "horovod", "hvd_p3" or "none" (each rank trains for itself).
+        family: "horovod" or "hvd_p3".
         environment: dict of the environment variables that make it.
         overlapped: bool. For hvd_p3: overlapped or immediate mode.
     """
@@ -25,7 +25,6 @@ class System:
     overlapped: bool = False
 
 
-COMPUTATION = System("computation", "none")
 HOROVOD = System("stock-horovod-mpi", "horovod")
 # Horovod's own Gloo operations; its ranks still find each other through MPI.
 HOROVOD_GLOO = System(

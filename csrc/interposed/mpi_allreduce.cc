@@ -39,10 +39,17 @@ using Clock = std::chrono::steady_clock;
 
 // Whether the code at this address is that of Horovod's library, horovod/tensorflow/mpi_lib….so.
 bool IsInHorovod(const void* address) {
+  // A search of all libraries and their symbols costs more than the operation; a thread mostly
+  // calls from one place.
+  thread_local const void* known = nullptr;
+  thread_local bool known_is_in_horovod = false;
+  if (address == known) return known_is_in_horovod;
   Dl_info library;
-  return dladdr(address, &library) != 0 && library.dli_fname != nullptr &&
-         std::strstr(library.dli_fname, "horovod") != nullptr &&
-         std::strstr(library.dli_fname, "mpi_lib") != nullptr;
+  known = address;
+  known_is_in_horovod = dladdr(address, &library) != 0 && library.dli_fname != nullptr &&
+                        std::strstr(library.dli_fname, "horovod") != nullptr &&
+                        std::strstr(library.dli_fname, "mpi_lib") != nullptr;
+  return known_is_in_horovod;
 }
 
 // The size in bytes of an operation that is replaced, or 0 for one that is not.
