@@ -154,12 +154,10 @@ def measure_tensors(system, measurement):
         reducer = hvd_p3.reduction.GradientReducer("tensors", hvd_p3.Average, 1.0, False)
         reducer.build([tf.Variable(tensor, name=f"tensor_{i}") for i, tensor in tensors.items()])
         reducer.priorities = list(tensors)
-        reduce = tf.function(lambda: tf.group(*reducer.reduce(tensors).values()))
+        reduce = tf.function(lambda: list(reducer.reduce(tensors).values()))
     else:
         reduce = tf.function(
-            lambda: tf.group(
-                *(horovod.allreduce(tensors[i], name=f"tensor.{i}") for i in range(count))
-            )
+            lambda: [horovod.allreduce(tensors[i], name=f"tensor.{i}") for i in range(count)]
         )
     step_s = []
     for step in range(measurement["warmup"] + measurement["steps"]):

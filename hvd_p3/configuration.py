@@ -174,7 +174,13 @@ def load(arguments):
 
 
 # Read by the build and the tools, not by the package.
-_OUTSIDE_VARIABLES = {"HVD_P3_CACHE", "HVD_P3_ENGINE_SCENARIO", "HVD_P3_TEST_REWRITING"}
+_OUTSIDE_VARIABLES = {
+    "HVD_P3_BENCHMARK_NAMESPACES",
+    "HVD_P3_BENCHMARK_TEMPORARY",
+    "HVD_P3_CACHE",
+    "HVD_P3_ENGINE_SCENARIO",
+    "HVD_P3_TEST_REWRITING",
+}
 
 
 def _suggestion(name, candidates):
