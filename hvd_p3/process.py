@@ -33,6 +33,7 @@ class _Process:
 
 _lock = threading.Lock()
 _process = None
+_horovod_is_stuck = False  # its shutdown waits for ranks that do not answer
 _is_forked = False  # from a process that had called init
 _warned_about_gloo = False
 
@@ -132,7 +133,7 @@ def shutdown():
     hvd_p3.shutdown()
     ```
     """
-    global _process
+    global _process, _horovod_is_stuck
     with _lock:
         if _process is None:
             return
@@ -145,12 +146,15 @@ def shutdown():
         horovod_end.join(None if worked else timeout_s)
     atexit.unregister(_shutdown_at_exit)
     if horovod_end.is_alive():
+        _horovod_is_stuck = True
         atexit.unregister(horovod.shutdown)
         atexit.register(_exit_without_horovod)
 
 
 def _shutdown_at_exit():
     shutdown()
+    if _horovod_is_stuck:
+        _exit_without_horovod()  # what is registered while the program exits is not called
 
 
 def _exit_without_horovod():

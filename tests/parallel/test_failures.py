@@ -1,5 +1,6 @@
 """Jobs that go wrong end soon, with a message, and leave no process behind."""
 
+import os
 import re
 import signal
 import threading
@@ -114,7 +115,7 @@ def test_interrupted_job_ends(tmp_path):
     checkpoint = tmp_path / "digits.keras"
     with _TrainingJob(environment={"CHECKPOINT": str(checkpoint)}) as job:
         assert launch.wait_until(checkpoint.exists, _START_S)
-        job.launched.process.send_signal(signal.SIGINT)
+        os.killpg(job.launched.process.pid, signal.SIGINT)  # as a terminal does
         job.wait_for_end(_END_S)
     assert keras.saving.load_model(checkpoint).count_params() > 0
 
