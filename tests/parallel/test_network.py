@@ -43,7 +43,7 @@ def test_network_that_comes_back_and_network_that_does_not(tmp_path):
         cluster_launch.launch(cluster, command, environment) as lines,
     ):
         for _ in range(2):
-            assert "is training" in next(lines)
+            assert any("is training" in line for line in lines), "a rank ended early"
         _cut_for_a_while(cluster, checkpoint)
         # For good: both ranks must end by themselves.
         cluster.set_link(1, connected=False)
