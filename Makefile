@@ -8,10 +8,12 @@ export PYTHON
 export HVD_P3_CACHE
 # More arguments for pytest, for example: make test PYTEST_ARGS="-k overlap"
 PYTEST_ARGS ?=
+# More arguments for the soak test, for example: make soak SOAK_ARGS="--slices 100000 --seed 3"
+SOAK_ARGS ?=
 # More arguments for the benchmark, see `python -m benchmarks --help`
 BENCH_ARGS ?=
 
-.PHONY: help setup demo test bench bench-full sanitize lint format clean
+.PHONY: help setup demo test soak bench bench-full sanitize lint format clean
 .NOTPARALLEL:
 
 help:  ## show this list
@@ -26,6 +28,10 @@ demo: setup  ## train a small Keras model on 2 ranks
 test:  ## check the style and run all tests
 	@tools/setup.sh test
 	@tools/test.sh $(PYTEST_ARGS)
+
+soak:  ## reduce a million slices on 4 ranks; check results, memory and files
+	@tools/setup.sh test
+	@tools/soak.sh $(SOAK_ARGS)
 
 bench:  ## compare with stock Horovod on 4 emulated hosts (6 minutes, needs root)
 	@tools/setup.sh bench

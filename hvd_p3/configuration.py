@@ -101,6 +101,24 @@ class Configuration:
         "a boolean (0 or 1)",
         "Whether the engine records what it does, for `hvd_p3.take_trace()`.",
     )
+    stall_warning_s: float = _setting(
+        60.0,
+        float,
+        (int, float),
+        _at_least(0),
+        "a number of at least 0 (seconds)",
+        "A gradient that has waited so long for other ranks is reported, with the ranks that miss "
+        "it, in seconds; 0 reports none.",
+    )
+    stall_timeout_s: float = _setting(
+        0.0,
+        float,
+        (int, float),
+        _at_least(0),
+        "a number of at least 0 (seconds)",
+        "A gradient that has waited so long for other ranks ends the job with an error, in "
+        "seconds; 0 waits forever.",
+    )
     shutdown_timeout_s: float = _setting(
         5.0,
         float,

@@ -1,12 +1,14 @@
 """The life of hvd_p3 in one process: start, stop, and who the other ranks are."""
 
 import atexit
+import os
+import sys
 import threading
 import warnings
 
 import horovod.tensorflow as horovod
 
-from hvd_p3 import _engine, _environment, configuration
+from hvd_p3 import _engine, _environment, agreement, configuration
 
 # How gradients are reduced in this process.
 NOT_NEEDED = "not needed"  # one rank
@@ -14,6 +16,11 @@ ENGINE = "engine"  # the priority queue over MPI
 HOROVOD = "horovod"  # Horovod's own operations, where there is no MPI
 
 _NOT_INITIALIZED = "hvd_p3 is not initialised; call hvd_p3.init() first."
+_FORKED = (
+    "this process was forked from a rank after hvd_p3.init() and cannot use hvd_p3, since the "
+    "threads of the engine and of MPI stay in the parent; start processes that do so before init, "
+    "or with multiprocessing's method 'spawn'."
+)
 
 
 class _Process:
@@ -26,6 +33,8 @@ class _Process:
 
 _lock = threading.Lock()
 _process = None
+_horovod_is_stuck = False  # its shutdown waits for ranks that do not answer
+_is_forked = False  # from a process that had called init
 _warned_about_gloo = False
 
 
@@ -41,8 +50,10 @@ def init(comm=None, process_sets=None, **settings):
 
     Raises:
         TypeError: If an argument is no setting.
-        ValueError: If a setting is out of range, or `comm` is given.
-        RuntimeError: After `shutdown`, if that ended MPI.
+        ValueError: If a setting is out of range, `comm` is given, or ranks have different settings
+            or versions of hvd_p3.
+        RuntimeError: After `shutdown`, if that ended MPI, or in a process that was forked from one
+            that had called `init`.
 
     Example:
 
@@ -59,6 +70,8 @@ def init(comm=None, process_sets=None, **settings):
             f"parts of it. Received: comm={comm!r}"
         )
     config = configuration.load(settings)
+    if _is_forked:
+        raise RuntimeError(f"hvd_p3.init cannot be called: {_FORKED}")
     with _lock:
         if _process is not None:
             if settings and config != _process.config:
@@ -73,12 +86,19 @@ def init(comm=None, process_sets=None, **settings):
                 "initialise only once. Call init and shutdown once each."
             )
         horovod.init(process_sets=process_sets)
+        if horovod.size() > 1:
+            agreement.check_same_on_all_ranks(config)
         if horovod.size() == 1:
             _engine.start_single_rank(config.slice_bytes, config.credit_bytes, config.trace)
             reduction = NOT_NEEDED
         elif horovod.mpi_enabled():
             _engine.start_mpi(
-                config.slice_bytes, config.credit_bytes, config.trace, _environment.horovod_sleeps
+                config.slice_bytes,
+                config.credit_bytes,
+                config.trace,
+                _environment.horovod_sleeps,
+                config.stall_warning_s,
+                config.stall_timeout_s,
             )
             reduction = ENGINE
         else:
@@ -93,7 +113,7 @@ def init(comm=None, process_sets=None, **settings):
                 _warned_about_gloo = True
         _process = _Process(config, reduction)
     # After Horovod's own, so that the engine stops before Horovod ends MPI.
-    atexit.register(shutdown)
+    atexit.register(_shutdown_at_exit)
 
 
 def shutdown():
@@ -113,14 +133,39 @@ def shutdown():
     hvd_p3.shutdown()
     ```
     """
-    global _process
+    global _process, _horovod_is_stuck
     with _lock:
         if _process is None:
             return
-        _engine.stop(_process.config.shutdown_timeout_s)
+        timeout_s = _process.config.shutdown_timeout_s
+        worked = _engine.stop(timeout_s)
         _process = None
-        horovod.shutdown()
-    atexit.unregister(shutdown)
+        horovod_end = threading.Thread(target=horovod.shutdown, daemon=True)
+        horovod_end.start()
+        # Horovod ends with all ranks or not at all. After an error some may be out of reach.
+        horovod_end.join(None if worked else timeout_s)
+    atexit.unregister(_shutdown_at_exit)
+    if horovod_end.is_alive():
+        _horovod_is_stuck = True
+        atexit.unregister(horovod.shutdown)
+        atexit.register(_exit_without_horovod)
+
+
+def _shutdown_at_exit():
+    shutdown()
+    if _horovod_is_stuck:
+        _exit_without_horovod()  # what is registered while the program exits is not called
+
+
+def _exit_without_horovod():
+    """Ends the process here: Horovod's library would wait forever for ranks out of reach."""
+    sys.stdout.flush()
+    print(
+        "hvd_p3: this rank ends without the others, which do not answer; see the error above.",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(1)
 
 
 def is_initialized():
@@ -132,8 +177,24 @@ def current():
     """Returns the process's `config` and `reduction`; raises `ValueError` before init."""
     process = _process
     if process is None:
-        raise ValueError(_NOT_INITIALIZED)
+        raise ValueError(_FORKED if _is_forked else _NOT_INITIALIZED)
     return process
+
+
+def _after_fork_in_child():
+    """Forgets what belongs to the parent; the child may do anything but use hvd_p3."""
+    global _process, _lock, _is_forked
+    if _process is None:
+        return
+    _lock = threading.Lock()  # may have been held by a thread that the child does not have
+    _process = None
+    _is_forked = True
+    _engine.abandon()
+    atexit.unregister(_shutdown_at_exit)
+    atexit.unregister(horovod.shutdown)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def rank():

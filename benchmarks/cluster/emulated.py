@@ -105,6 +105,11 @@ class EmulatedCluster:
             self._shape(host.namespace, "eth0", bandwidth)
             self._shape(self._switch, f"port{index}", bandwidth)
 
+    def set_link(self, index, connected):
+        """Cuts a host's link, or connects it again."""
+        state = "up" if connected else "down"
+        _run("ip", "-n", self._switch, "link", "set", f"port{index}", state)
+
     def _add_namespace(self, name):
         _run("ip", "netns", "add", name)
         self._cleanup.callback(_remove_namespace, name)

@@ -1,63 +1,17 @@
 #include "core/declaration.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <sstream>
+
+#include "core/rank_list.h"
+#include "core/wire.h"
 
 namespace hvd_p3 {
 namespace {
 
 constexpr uint32_t kWireVersion = 1;
-
-class Writer {
- public:
-  template <typename T>
-  void Number(T value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  }
-  void Text(const std::string& text) {
-    Number<uint64_t>(text.size());
-    bytes_ += text;
-  }
-  std::string Take() { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-};
-
-// After a read past the end every further read returns zero or nothing and ok() is false.
-class Reader {
- public:
-  explicit Reader(const std::string& bytes) : bytes_(bytes) {}
-
-  bool ok() const { return ok_; }
-  template <typename T>
-  T Number() {
-    T value{};
-    if (!Has(sizeof(value))) return value;
-    std::memcpy(&value, bytes_.data() + position_, sizeof(value));
-    position_ += sizeof(value);
-    return value;
-  }
-  std::string Text() {
-    const uint64_t size = Number<uint64_t>();
-    if (!Has(size)) return {};
-    position_ += size;
-    return bytes_.substr(position_ - size, size);
-  }
-
- private:
-  bool Has(uint64_t size) {
-    ok_ = ok_ && size <= bytes_.size() - position_;
-    return ok_;
-  }
-
-  const std::string& bytes_;
-  size_t position_ = 0;
-  bool ok_ = true;
-};
 
 void EncodeTensor(const TensorSpec& tensor, Writer* writer) {
   writer->Text(tensor.name);
@@ -88,16 +42,14 @@ TensorSpec DecodeTensor(Reader* reader) {
 // "float32[2] on ranks 0, 2; float32[3] on rank 1", from what each rank has.
 std::string ByRank(const std::vector<std::string>& values) {
   std::vector<std::string> order;
-  std::map<std::string, std::vector<size_t>> ranks;
+  std::map<std::string, std::vector<int>> ranks;
   for (size_t rank = 0; rank < values.size(); ++rank) {
     if (ranks[values[rank]].empty()) order.push_back(values[rank]);
-    ranks[values[rank]].push_back(rank);
+    ranks[values[rank]].push_back(static_cast<int>(rank));
   }
   std::ostringstream text;
   for (size_t i = 0; i < order.size(); ++i) {
-    const std::vector<size_t>& owners = ranks[order[i]];
-    text << (i ? "; " : "") << order[i] << " on rank" << (owners.size() > 1 ? "s " : " ");
-    for (size_t j = 0; j < owners.size(); ++j) text << (j ? ", " : "") << owners[j];
+    text << (i ? "; " : "") << order[i] << " on " << RankList(ranks[order[i]]);
   }
   return text.str();
 }

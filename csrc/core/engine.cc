@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "core/clock.h"
@@ -62,6 +63,8 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<ControlChannel> con
       statistics_(std::make_shared<Statistics>()),
       settings_(options.settings),
       agreement_(control_->size(), options.settings),
+      stall_inspector_(options.stall, control_.get(),
+                       [this](const std::string& name) { return FindGroup(name); }),
       schedule_(options.settings.credit_bytes),
       thread_([this] { Run(); }) {}
 
@@ -152,23 +155,25 @@ void Engine::Shutdown(double timeout_s) {
   if (thread_.joinable()) thread_.join();
 }
 
+bool Engine::failed() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return ended_ && end_status_.code() != StatusCode::kShutdown;
+}
+
 void Engine::Run() {
   prctl(PR_SET_NAME, kEngineThreadName, 0, 0, 0);
   prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);
-  while (true) {
-    bool progressed = AdmitSubmissions();
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (abandon_ && failure_.ok()) {
-        failure_ = Status(StatusCode::kShutdown, "hvd_p3 was shut down on this rank");
-      }
+  bool goes_on = true;
+  while (goes_on) {
+    try {
+      goes_on = Turn();
+    } catch (const std::bad_alloc&) {
+      Fail(
+          {StatusCode::kOutOfMemory,
+           "there is no memory on rank " + std::to_string(rank_) +
+               " for a buffer of the reduction; run fewer ranks on this host, or a smaller model"});
+      goes_on = false;
     }
-    if (failure_.ok()) progressed |= PollDeviceEvents();
-    if (failure_.ok()) MakeProgress();
-    if (failure_.ok()) progressed |= PollSlices();
-    if (failure_.ok()) progressed |= PollNegotiation();
-    if (!failure_.ok() || (stopping_ && in_flight_.empty())) break;
-    WaitForWork(progressed);
   }
   Status reason = failure_;
   if (reason.ok()) {
@@ -182,6 +187,22 @@ void Engine::Run() {
     buffers_stay_in_use_ = control_in_use || transport_in_use;
   }
   FailEverything(reason);
+}
+
+bool Engine::Turn() {
+  bool progressed = AdmitSubmissions();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (abandon_) Fail({StatusCode::kShutdown, "hvd_p3 was shut down on this rank"});
+  }
+  if (failure_.ok()) progressed |= PollDeviceEvents();
+  if (failure_.ok()) MakeProgress();
+  if (failure_.ok()) progressed |= PollSlices();
+  if (failure_.ok()) progressed |= PollNegotiation();
+  if (failure_.ok()) InspectStalls();
+  if (!failure_.ok() || (stopping_ && in_flight_.empty())) return false;
+  WaitForWork(progressed);
+  return true;
 }
 
 bool Engine::AdmitSubmissions() {
@@ -209,6 +230,8 @@ bool Engine::AdmitSubmissions() {
       continue;
     }
     tensor->submission = std::move(submission);
+    tensor->submitted_ns = NowNanoseconds();
+    tensor->warned = false;
     statistics_->Hold(2 * spec.bytes());
     tensor->unfinished_index = unfinished_.size();
     unfinished_.push_back(tensor);
@@ -235,6 +258,19 @@ bool Engine::PollDeviceEvents() {
   awaiting_.erase(reached, awaiting_.end());
   news_ = true;
   return true;
+}
+
+void Engine::InspectStalls() {
+  const Status status = stall_inspector_.Inspect(unfinished_, last_transfer_ns_);
+  if (status.ok()) return;
+  Fail(status);
+  stall_inspector_.Flush();
+}
+
+const Group* Engine::FindGroup(const std::string& name) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = groups_.find(name);
+  return found == groups_.end() ? nullptr : found->second.get();
 }
 
 void Engine::MakeProgress() {
@@ -409,6 +445,7 @@ void Engine::StartSlice(const ScheduledSlice& scheduled) {
                                   member.count});
   }
 
+  if (in_flight_.empty()) last_transfer_ns_ = NowNanoseconds();
   bytes_in_flight_ += slice.bytes;
   statistics_->SliceStarted();
   Record(TraceKind::kStarted, spec, first.offset, slice.bytes);
@@ -424,6 +461,7 @@ void Engine::FinishSlice(const ScheduledSlice& scheduled) {
   Group& group = *scheduled.group;
   const Slice& slice = group.slices[static_cast<size_t>(scheduled.slice)];
   const SliceMember& first = slice.members.front();
+  last_transfer_ns_ = NowNanoseconds();
   bytes_in_flight_ -= slice.bytes;
   statistics_->SliceFinished(slice.bytes);
   Record(TraceKind::kFinished, group.declaration.tensors[static_cast<size_t>(first.tensor)],
@@ -503,8 +541,12 @@ void Engine::WaitForWork(bool progressed) {
   const bool network = !in_flight_.empty() || phase_ != Phase::kIdle || !awaiting_.empty();
   if (!network || nothing_to_gain) {
     if (unfinished_.empty()) {
-      work_arrived_.wait(lock,
-                         [this] { return !inbox_.empty() || shutdown_requested_ || abandon_; });
+      const auto wanted = [this] { return !inbox_.empty() || shutdown_requested_ || abandon_; };
+      if (stall_inspector_.enabled()) {
+        work_arrived_.wait_for(lock, std::chrono::nanoseconds(kIdleInspectionNs), wanted);
+      } else {
+        work_arrived_.wait(lock, wanted);
+      }
     } else {
       work_arrived_.wait_for(lock, std::chrono::nanoseconds(next_round_ns_ - now),
                              [this] { return !inbox_.empty() || abandon_; });

@@ -6,8 +6,8 @@
 //
 // Invariants, see docs/architecture.md: I1 same collectives in the same order on all ranks; I2 the
 // most urgent globally ready slice starts first; I3 bytes in flight within the credit; I4 every
-// submission completes exactly once; I5 nothing stays pending after an error or shutdown; I6 no CPU
-// and no network use when nothing is submitted; I7 slicing independent of timing.
+// submission completes exactly once; I5 nothing stays pending after an error or shutdown; I6 no
+// network use and next to no CPU when nothing is submitted; I7 slicing independent of timing.
 #ifndef HVD_P3_CORE_ENGINE_H_
 #define HVD_P3_CORE_ENGINE_H_
 
@@ -27,6 +27,7 @@
 #include "core/group.h"
 #include "core/schedule.h"
 #include "core/settings.h"
+#include "core/stall_inspector.h"
 #include "core/statistics.h"
 #include "core/trace.h"
 #include "transport/transport.h"
@@ -40,6 +41,7 @@ struct EngineOptions {
   EngineSettings settings;
   bool trace = false;
   size_t trace_capacity = 1 << 20;  // events
+  StallOptions stall;
   // Handles count from here, so that those of an earlier engine of the process are recognised.
   TensorHandle first_handle = 0;
 };
@@ -87,6 +89,9 @@ class Engine {
   // gives up what is unfinished here, and at last leaves without the others.
   void Shutdown(double timeout_s);
 
+  // Whether the engine has ended because of an error, and not of a shutdown.
+  bool failed() const;
+
   // May outlive the engine.
   const std::shared_ptr<Statistics>& statistics() const { return statistics_; }
   std::vector<TraceEvent> TakeTrace() { return trace_.Take(); }
@@ -100,9 +105,11 @@ class Engine {
 
   // All below run on the engine thread.
   void Run();
+  bool Turn();
   bool AdmitSubmissions();
   bool PollDeviceEvents();
   void MakeProgress();
+  const Group* FindGroup(const std::string& name) const;
   bool PollSlices();
   bool PollNegotiation();
   bool WantsRound() const;
@@ -116,6 +123,7 @@ class Engine {
   void Fail(Status status);
   void FailEverything(const Status& status);
   void LeakWhatIsInUse();
+  void InspectStalls();
   void WaitForWork(bool progressed);
   void Record(TraceKind kind, const TensorSpec& tensor, int64_t offset, int64_t bytes);
   void RecordQueued(const std::vector<QueuedSlice>& slices);
@@ -149,6 +157,7 @@ class Engine {
 
   // Owned by the engine thread.
   Agreement agreement_;
+  StallInspector stall_inspector_;
   Schedule schedule_;
   std::vector<Tensor*> unfinished_;  // submitted and not completed
   std::vector<Tensor*> awaiting_;    // of those, the ones whose device event is not reached
@@ -165,6 +174,7 @@ class Engine {
   int64_t next_round_ns_ = 0;  // a round without news starts no earlier
   int64_t round_delay_ns_ = 0;
   int64_t last_progress_ns_ = 0;
+  int64_t last_transfer_ns_ = 0;  // when a slice last finished, or the first of some started
   // After a failure: collectives that cannot be cancelled may write to their buffers until the
   // process ends, so these are never freed.
   bool buffers_stay_in_use_ = false;

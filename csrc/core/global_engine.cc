@@ -33,6 +33,11 @@ void SetGlobalEngine(std::shared_ptr<Engine> engine) {
   std::swap(holder.engine, engine);
 }
 
+void AbandonGlobalEngine() {
+  // Not locked: there is one thread, and the mutex may be held by one that only the parent has.
+  new std::shared_ptr<Engine>(std::move(TheHolder().engine));
+}
+
 TensorHandle NextFirstHandle() {
   constexpr TensorHandle kHandlesOfAnEngine = TensorHandle{1} << 32;
   Holder& holder = TheHolder();

@@ -14,6 +14,10 @@ std::shared_ptr<Engine> GlobalEngine();
 
 void SetGlobalEngine(std::shared_ptr<Engine> engine);
 
+// In a process that was just forked: forgets the engine without ending it, since its thread and its
+// share of MPI are the parent's. Its memory is never freed.
+void AbandonGlobalEngine();
+
 // A range of tensor handles that no other engine of the process uses; for EngineOptions.
 TensorHandle NextFirstHandle();
 

@@ -47,6 +47,8 @@ struct Tensor {
   State state = State::kIdle;
   Submission submission;
   int64_t slices_left = 0;
+  int64_t submitted_ns = 0;     // when the submission was admitted
+  bool warned = false;          // of this submission's wait
   size_t unfinished_index = 0;  // in the engine's list, while submitted
 };
 

@@ -13,6 +13,8 @@ enum class StatusCode {
   kInvalidArgument,  // the caller's request makes no sense
   kMismatch,         // ranks disagree about a tensor
   kTransport,        // MPI, NCCL or a peer failed
+  kStalled,          // a tensor waited too long for other ranks
+  kOutOfMemory,      // this rank has no memory for a buffer
   kShutdown,         // the engine stopped before the work was done
 };
 

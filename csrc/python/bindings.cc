@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <atomic>
+#include <iostream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -59,12 +60,19 @@ EngineOptions MakeOptions(int64_t slice_bytes, int64_t credit_bytes, bool trace)
   return options;
 }
 
-void StartMpi(int64_t slice_bytes, int64_t credit_bytes, bool trace, bool horovod_sleeps) {
+void StartMpi(int64_t slice_bytes, int64_t credit_bytes, bool trace, bool horovod_sleeps,
+              double stall_warning_s, double stall_timeout_s) {
   std::unique_ptr<ControlChannel> control;
   std::unique_ptr<Transport> transport;
   ThrowIfError(MakeMpiTransport(horovod_sleeps, &control, &transport));
-  SetGlobalEngine(std::make_shared<Engine>(MakeOptions(slice_bytes, credit_bytes, trace),
-                                           std::move(control), std::move(transport)));
+  EngineOptions options = MakeOptions(slice_bytes, credit_bytes, trace);
+  options.stall.warning_s = stall_warning_s;
+  options.stall.timeout_s = stall_timeout_s;
+  // Not through Python, whose main thread may wait for this very tensor with the GIL held.
+  options.stall.warn = [rank = control->rank()](const std::string& text) {
+    std::cerr << "hvd_p3: warning on rank " + std::to_string(rank) + ": " + text + ".\n";
+  };
+  SetGlobalEngine(std::make_shared<Engine>(options, std::move(control), std::move(transport)));
 }
 
 // Holds back slices of a single-rank engine, for tests of overlap.
@@ -88,11 +96,13 @@ std::shared_ptr<SliceGate> StartSingleRank(int64_t slice_bytes, int64_t credit_b
   return gate;
 }
 
-void Stop(double timeout_s) {
+// Returns whether the engine had worked until now.
+bool Stop(double timeout_s) {
   const std::shared_ptr<Engine> engine = GlobalEngine();
-  if (engine == nullptr) return;
+  if (engine == nullptr) return true;
   engine->Shutdown(timeout_s);
   SetGlobalEngine(nullptr);
+  return !engine->failed();
 }
 
 using TensorArguments = std::tuple<std::string, std::string, std::vector<int64_t>, int64_t,
@@ -211,10 +221,12 @@ PYBIND11_MODULE(_engine, module) {
 
   module.def("mpi_is_finalized", &MpiIsFinalized);
   module.def("start_mpi", &StartMpi, py::arg("slice_bytes"), py::arg("credit_bytes"),
-             py::arg("trace"), py::arg("horovod_sleeps"), py::call_guard<py::gil_scoped_release>());
+             py::arg("trace"), py::arg("horovod_sleeps"), py::arg("stall_warning_s"),
+             py::arg("stall_timeout_s"), py::call_guard<py::gil_scoped_release>());
   module.def("start_single_rank", &StartSingleRank, py::arg("slice_bytes"), py::arg("credit_bytes"),
              py::arg("trace"));
   module.def("stop", &Stop, py::arg("timeout_s"), py::call_guard<py::gil_scoped_release>());
+  module.def("abandon", &AbandonGlobalEngine);
   module.def("is_running", [] { return GlobalEngine() != nullptr; });
   module.def("declare_group", &DeclareGroup, py::arg("name"), py::arg("tensors"));
   module.def("fused_tensors", &FusedTensors, py::arg("tensors"));

@@ -18,6 +18,10 @@ absl::Status ToTensorFlow(const Status& status) {
       return absl::FailedPreconditionError(status.message());
     case StatusCode::kTransport:
       return absl::UnavailableError(status.message());
+    case StatusCode::kStalled:
+      return absl::DeadlineExceededError(status.message());
+    case StatusCode::kOutOfMemory:
+      return absl::ResourceExhaustedError(status.message());
     case StatusCode::kShutdown:
       return absl::AbortedError(status.message());
   }

@@ -34,6 +34,8 @@ class GradientSlot : public tensorflow::ResourceBase {
 
   explicit GradientSlot(std::string name) : name_(std::move(name)) {}
 
+  const std::string& name() const { return name_; }
+
   // Starts the all-reduce of `gradient` into `output`, a buffer of the same type and shape. Keeps
   // `context`, for example the step's learning rate, and `version`, the number of the
   // hyper-parameters with which the step was traced, for the pull.

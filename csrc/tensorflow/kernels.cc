@@ -32,6 +32,18 @@ absl::Status FindEngine(std::shared_ptr<Engine>* engine) {
   return absl::FailedPreconditionError("hvd_p3 is not initialised; call hvd_p3.init() first");
 }
 
+// The buffer that the reduced tensor is written to.
+absl::Status AllocateReduced(OpKernelContext* context, const GradientSlot& slot,
+                             const Tensor& tensor, Tensor* output) {
+  const absl::Status status = context->allocate_temp(tensor.dtype(), tensor.shape(), output);
+  if (status.ok()) return status;
+  return absl::ResourceExhaustedError(
+      "there is no memory on this rank for the reduced gradient of tensor '" + slot.name() + "' (" +
+      std::to_string(tensor.TotalBytes()) +
+      " bytes); run fewer ranks on this host, or a smaller model: " +
+      std::string(status.message()));
+}
+
 class SlotOp : public tensorflow::ResourceOpKernel<GradientSlot> {
  public:
   explicit SlotOp(OpKernelConstruction* construction)
@@ -62,7 +74,7 @@ class PushOp : public OpKernel {
     OP_REQUIRES_OK(context, FindEngine(&engine));
     const Tensor& gradient = context->input(1);
     Tensor output;
-    OP_REQUIRES_OK(context, context->allocate_temp(gradient.dtype(), gradient.shape(), &output));
+    OP_REQUIRES_OK(context, AllocateReduced(context, *slot, gradient, &output));
     OpInputList kept;
     OP_REQUIRES_OK(context, context->input_list("context", &kept));
     OP_REQUIRES_OK(context, slot->Push(engine, tensor_handle_, gradient, output,
@@ -167,8 +179,7 @@ class AllReduceOp : public AsyncOpKernel {
     OP_REQUIRES_OK_ASYNC(context, FindEngine(&engine), done);
     const Tensor& tensor = context->input(1);
     Tensor output;
-    OP_REQUIRES_OK_ASYNC(context, context->allocate_temp(tensor.dtype(), tensor.shape(), &output),
-                         done);
+    OP_REQUIRES_OK_ASYNC(context, AllocateReduced(context, *slot, tensor, &output), done);
     OP_REQUIRES_OK_ASYNC(context, slot->Push(engine, tensor_handle_, tensor, output, {}, 0), done);
     PullInto(context, std::move(slot), kOptions, &SetReduced, std::move(done));
   }

@@ -1,9 +1,11 @@
 #include "transport/in_process.h"
 
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -67,6 +69,7 @@ struct InProcessWorld::State {
   const InProcessOptions options;
   std::mutex mutex;
   std::map<std::pair<std::string, int64_t>, Meeting> meetings;
+  std::map<int, std::deque<std::pair<int, std::string>>> mailboxes;  // of a rank: (from, message)
 };
 
 namespace {
@@ -212,6 +215,24 @@ class InProcessControlChannel : public ControlChannel {
             position += length;
           }
         });
+    return {};
+  }
+
+  Status Send(int rank, std::string message) override {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->mailboxes[rank].emplace_back(rank_, std::move(message));
+    return {};
+  }
+
+  bool sending() const override { return false; }
+
+  Status Receive(int* rank, std::string* message, bool* received) override {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    auto& mailbox = state_->mailboxes[rank_];
+    *received = !mailbox.empty();
+    if (!*received) return {};
+    std::tie(*rank, *message) = std::move(mailbox.front());
+    mailbox.pop_front();
     return {};
   }
 

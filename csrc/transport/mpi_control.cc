@@ -1,9 +1,13 @@
 #include "transport/mpi_control.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd_p3 {
 namespace {
+
+// Of the messages from rank to rank; rounds use tags from 0 to the logarithm of the size.
+constexpr int kMessageTag = 1000;
 
 // A bitwise AND by dissemination (Hensgen, Finkel and Manber, 1988): in step k each rank sends what
 // it has to the rank 2^k above it and combines it with what comes from the rank 2^k below. After
@@ -149,6 +153,47 @@ Status MpiControlChannel::StartAllGather(const std::string& mine, std::vector<st
   auto exchange = std::make_unique<MpiAllGather>(*communicator_, requests_.get(), mine, all);
   status = exchange->Start();
   *collective = std::move(exchange);
+  return status;
+}
+
+Status MpiControlChannel::Send(int rank, std::string message) {
+  const Status status = CheckNotFinalized();
+  if (!status.ok()) return status;
+  outgoing_.remove_if([](const Outgoing& each) { return each.pending == 0; });
+  outgoing_.push_back({std::move(message), 0});
+  Outgoing& sent = outgoing_.back();
+  MPI_Request request = MPI_REQUEST_NULL;
+  const Status started =
+      FromMpi(MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_CHAR, rank,
+                        kMessageTag, communicator_->get(), &request),
+              "MPI_Isend");
+  if (started.ok()) requests_->Add(request, &sent.pending);
+  return started;
+}
+
+bool MpiControlChannel::sending() const {
+  return std::any_of(outgoing_.begin(), outgoing_.end(),
+                     [](const Outgoing& each) { return each.pending > 0; });
+}
+
+Status MpiControlChannel::Receive(int* rank, std::string* message, bool* received) {
+  *received = false;
+  Status status = CheckNotFinalized();
+  if (!status.ok()) return status;
+  int arrived = 0;
+  MPI_Status envelope;
+  status =
+      FromMpi(MPI_Iprobe(MPI_ANY_SOURCE, kMessageTag, communicator_->get(), &arrived, &envelope),
+              "MPI_Iprobe");
+  if (!status.ok() || !arrived) return status;
+  int length = 0;
+  MPI_Get_count(&envelope, MPI_CHAR, &length);
+  message->resize(static_cast<size_t>(length));
+  status = FromMpi(MPI_Recv(message->data(), length, MPI_CHAR, envelope.MPI_SOURCE, kMessageTag,
+                            communicator_->get(), MPI_STATUS_IGNORE),
+                   "MPI_Recv");
+  *rank = envelope.MPI_SOURCE;
+  *received = status.ok();
   return status;
 }
 

@@ -2,6 +2,7 @@
 #ifndef HVD_P3_TRANSPORT_MPI_CONTROL_H_
 #define HVD_P3_TRANSPORT_MPI_CONTROL_H_
 
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,12 +24,20 @@ class MpiControlChannel : public ControlChannel {
   Status StartAnd(std::vector<uint64_t>* words, std::unique_ptr<Collective>* collective) override;
   Status StartAllGather(const std::string& mine, std::vector<std::string>* all,
                         std::unique_ptr<Collective>* collective) override;
+  Status Send(int rank, std::string message) override;
+  bool sending() const override;
+  Status Receive(int* rank, std::string* message, bool* received) override;
   Status Progress() override { return requests_->Progress(); }
   bool Abort() override { return true; }  // MPI cannot cancel what is under way
 
  private:
   const std::unique_ptr<MpiCommunicator> communicator_;
   const std::shared_ptr<MpiRequests> requests_;
+  struct Outgoing {
+    std::string bytes;
+    int pending = 0;
+  };
+  std::list<Outgoing> outgoing_;  // a list: requests refer to its elements
 };
 
 }  // namespace hvd_p3

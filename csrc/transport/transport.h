@@ -77,6 +77,12 @@ class ControlChannel {
   // Starts the exchange of one byte string per rank; `*all` has `size()` entries once done.
   virtual Status StartAllGather(const std::string& mine, std::vector<std::string>* all,
                                 std::unique_ptr<Collective>* collective) = 0;
+  // Sends a short message to one rank, without blocking; messages of two ranks keep their order.
+  virtual Status Send(int rank, std::string message) = 0;
+  // Whether a message is not sent yet.
+  virtual bool sending() const = 0;
+  // Takes a message that has arrived, and says whose; `*received` is false if there is none.
+  virtual Status Receive(int* rank, std::string* message, bool* received) = 0;
   // As those of Transport.
   virtual Status Progress() = 0;
   virtual bool Abort() = 0;

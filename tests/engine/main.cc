@@ -3,8 +3,10 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -63,6 +65,14 @@ int main() {
   EngineOptions options;
   options.settings = {scenario.slice_bytes, scenario.credit_bytes};
   options.trace = true;
+  options.stall.warning_s = scenario.stall_warning_s;
+  options.stall.timeout_s = scenario.stall_timeout_s;
+  std::mutex warnings_mutex;
+  std::vector<std::string> warnings;
+  options.stall.warn = [&](const std::string& text) {
+    const std::lock_guard<std::mutex> lock(warnings_mutex);
+    warnings.push_back(text);
+  };
 
   InProcessWorld world(MakeWorldOptions(scenario));
   std::vector<std::unique_ptr<Engine>> engines;
@@ -101,7 +111,11 @@ int main() {
 
   on_all_ranks([&](size_t rank) { engines[rank]->Shutdown(5.0); });
   std::cout << "{\"idle_cpu_us\":" << idle_cpu_us << ",\"idle_rounds\":" << idle_rounds
-            << ",\"ranks\":[";
+            << ",\"warnings\":[";
+  for (size_t i = 0; i < warnings.size(); ++i) {
+    std::cout << (i > 0 ? "," : "") << std::quoted(warnings[i]);
+  }
+  std::cout << "],\"ranks\":[";
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     if (rank > 0) std::cout << ",";
     programs[rank]->Report(std::cout);

@@ -83,6 +83,10 @@ const char* CodeName(StatusCode code) {
       return "mismatch";
     case StatusCode::kTransport:
       return "transport";
+    case StatusCode::kStalled:
+      return "stalled";
+    case StatusCode::kOutOfMemory:
+      return "out_of_memory";
     case StatusCode::kShutdown:
       return "shutdown";
   }

@@ -63,6 +63,8 @@ Scenario ParseScenario(std::istream& input) {
       line >> scenario.shutdown_rank >> scenario.shutdown_step;
     } else if (word == "shutdown_at_end") {
       scenario.shutdown_at_end = true;
+    } else if (word == "stall_s") {  // until the warning, until the error
+      line >> scenario.stall_warning_s >> scenario.stall_timeout_s;
     } else if (word == "shutdown_timeout_s") {
       line >> scenario.shutdown_timeout_s;
     } else {

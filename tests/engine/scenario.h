@@ -33,6 +33,8 @@ struct Scenario {
   int shutdown_step = -1;
   bool shutdown_at_end = false;  // every rank shuts down after its last submission, without waiting
   double shutdown_timeout_s = 30.0;
+  double stall_warning_s = 0;
+  double stall_timeout_s = 0;
 };
 
 // Stops the program with a message at a word that it does not know.

@@ -13,6 +13,11 @@ import psutil
 _RANK_MARK = re.compile(r"\[\d+,\d+\]<std(out|err)>:")
 
 
+def without_marks(output):
+    """Returns output of mpirun without its marks of the rank."""
+    return _RANK_MARK.sub("", output)
+
+
 class Job:
     """A running job: `horovodrun -np ranks python program arguments`.
 
@@ -51,7 +56,7 @@ class Job:
             raise AssertionError(f"the job hung for {timeout} s; its output:\n{output}") from None
         finally:
             self.end()
-        return self.process.returncode, _RANK_MARK.sub("", output)
+        return self.process.returncode, without_marks(output)
 
     def members(self):
         """The processes of the job that are alive."""

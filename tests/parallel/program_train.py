@@ -2,12 +2,18 @@
 
     program_train.py WHAT [RANK]
 
-WHAT: "long" trains for minutes; "raise" raises an exception on RANK in the middle of an epoch;
-"exit" calls sys.exit(3) there; "fewer" runs fewer steps on RANK; "settings" gives RANK another
-slice size.
+WHAT, and what happens on RANK:
+    long        trains for minutes, and rank 0 saves a checkpoint after each epoch
+    raise       raises an exception in the middle of an epoch
+    exit        calls sys.exit(3) there
+    fewer       runs fewer steps
+    settings    has another slice size
+    alone       submits a tensor of its own before it goes on
+    memory      has no memory for a large tensor that all ranks reduce
 """
 
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -17,26 +23,45 @@ if what == "settings" and os.environ.get("OMPI_COMM_WORLD_RANK") == str(failing_
     os.environ["HVD_P3_SLICE_BYTES"] = "1000"
 
 import keras  # noqa: E402
+import psutil  # noqa: E402
+import tensorflow as tf  # noqa: E402
 
 import hvd_p3 as hvd  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 import models  # noqa: E402
 
+_LARGE = 64 * 1024 * 1024  # elements; 256 MiB
+
 
 class _GoWrong(keras.callbacks.Callback):
+    announced = False
+
     def on_train_batch_end(self, batch, logs=None):
-        if batch == 3:
+        if batch == 3 and not self.announced:
+            self.announced = True
             print(f"rank {hvd.rank()} is training as process {os.getpid()}", flush=True)
         if batch == 5 and hvd.rank() == failing_rank:
             if what == "raise":
                 raise ArithmeticError("this rank fails on purpose")
             if what == "exit":
                 sys.exit(3)
+            if what == "alone":
+                hvd.ops.all_reduce(tf.ones([3]), name="of one rank")
+
+
+def _reduce_large_tensor():
+    large = tf.zeros([_LARGE])
+    if hvd.rank() == failing_rank:
+        used = psutil.Process().memory_info().vms
+        resource.setrlimit(resource.RLIMIT_AS, (used + _LARGE, used + _LARGE))
+    hvd.ops.all_reduce(large, name="large")
 
 
 def main():
     hvd.init()
+    if what == "memory":
+        _reduce_large_tensor()
     x, y = models.digits_of_this_rank(80)
     if what == "fewer" and hvd.rank() == failing_rank:
         x, y = x[:40], y[:40]
@@ -46,6 +71,8 @@ def main():
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     callbacks = [hvd.callbacks.P3Callback(verbose=0), _GoWrong()]
+    if what == "long" and hvd.rank() == 0 and "CHECKPOINT" in os.environ:
+        callbacks.append(keras.callbacks.ModelCheckpoint(os.environ["CHECKPOINT"]))
     epochs = 100000 if what == "long" else 2
     model.fit(x, y, batch_size=8, epochs=epochs, callbacks=callbacks, verbose=0)
     print(f"rank {hvd.rank()} has finished", flush=True)

@@ -1,0 +1,268 @@
+#include "core/stall_inspector.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/rank_list.h"
+#include "core/wire.h"
+
+namespace hvd_p3 {
+namespace {
+
+constexpr double kNanoseconds = 1e9;
+// A busy engine looks for messages and for tensors that wait this often.
+constexpr int64_t kInspectionNs = 20'000'000;
+// An idle engine answers within its kIdleInspectionNs.
+constexpr int64_t kPatienceNs = 3 * kIdleInspectionNs;
+constexpr size_t kMostAsked = 16;  // tensors in one question, which keeps messages short
+constexpr std::chrono::milliseconds kFlush{200};
+
+std::string Quoted(const std::string& name) { return "'" + name + "'"; }
+
+std::string Seconds(double seconds) {
+  std::ostringstream text;
+  text << (seconds < 10 ? std::round(10 * seconds) / 10 : std::round(seconds)) << " s";
+  return text.str();
+}
+
+// When a tensor began to wait for others; a tensor that waits for this rank's own device does not.
+bool Waits(const Tensor& tensor, int64_t last_transfer_ns, int64_t* since_ns) {
+  switch (tensor.state) {
+    case Tensor::State::kReady:
+      *since_ns = tensor.submitted_ns;
+      return true;
+    case Tensor::State::kScheduled:
+      *since_ns = std::max(tensor.submitted_ns, last_transfer_ns);
+      return true;
+    case Tensor::State::kIdle:
+    case Tensor::State::kAwaiting:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+StallInspector::StallInspector(const StallOptions& options, ControlChannel* channel,
+                               FindGroup find_group)
+    : options_(options),
+      channel_(channel),
+      find_group_(std::move(find_group)),
+      enabled_(channel->size() > 1 && (options.warning_s > 0 || options.timeout_s > 0)) {}
+
+Status StallInspector::Inspect(const std::vector<Tensor*>& unfinished, int64_t last_transfer_ns) {
+  const int64_t now = NowNanoseconds();
+  if (!enabled_ || now < next_look_ns_) return {};
+  next_look_ns_ = now + kInspectionNs;
+  Status failure;
+  ReadMessages(unfinished, &failure);
+  if (!failure.ok()) return failure;
+  if (!asked_.empty()) {
+    if (answers_ + 1 < channel_->size() && now < deadline_ns_) return {};
+    return Conclude();
+  }
+  std::vector<Tensor*> waiting;
+  last_question_ = false;
+  for (Tensor* tensor : unfinished) {
+    int64_t since_ns = 0;
+    if (!Waits(*tensor, last_transfer_ns, &since_ns)) continue;
+    const double waited_s = static_cast<double>(now - since_ns) / kNanoseconds;
+    const bool too_long = options_.timeout_s > 0 && waited_s >= options_.timeout_s;
+    const bool long_enough =
+        options_.warning_s > 0 && waited_s >= options_.warning_s && !tensor->warned;
+    if (too_long || long_enough) waiting.push_back(tensor);
+    last_question_ |= too_long;
+  }
+  if (!waiting.empty()) Ask(waiting, last_transfer_ns);
+  return {};
+}
+
+void StallInspector::Ask(const std::vector<Tensor*>& waiting, int64_t last_transfer_ns) {
+  const int64_t now = NowNanoseconds();
+  Writer writer;
+  writer.Number(Kind::kQuestion);
+  writer.Number(++question_);
+  others_waiting_ = waiting.size() - std::min(waiting.size(), kMostAsked);
+  writer.Number<uint64_t>(waiting.size() - others_waiting_);
+  for (Tensor* tensor : waiting) {
+    tensor->warned = true;
+    if (asked_.size() == kMostAsked) continue;
+    Asked asked;
+    asked.group = tensor->group->declaration.name;
+    asked.index = tensor->index;
+    asked.tensor = tensor->group->spec(*tensor).name;
+    int64_t since_ns = 0;
+    Waits(*tensor, last_transfer_ns, &since_ns);
+    asked.waited_s = static_cast<double>(now - since_ns) / kNanoseconds;
+    asked.by_rank.assign(static_cast<size_t>(channel_->size()), Knowledge::kNone);
+    asked.by_rank[static_cast<size_t>(channel_->rank())] = Knowledge::kSubmitted;
+    writer.Text(asked.group);
+    writer.Number(asked.index);
+    asked_.push_back(std::move(asked));
+  }
+  const std::string message = writer.Take();
+  for (int rank = 0; rank < channel_->size(); ++rank) {
+    if (rank != channel_->rank()) Send(rank, message);
+  }
+  answers_ = 0;
+  deadline_ns_ = now + kPatienceNs;
+}
+
+void StallInspector::ReadMessages(const std::vector<Tensor*>& unfinished, Status* failure) {
+  while (true) {
+    int rank = 0;
+    std::string message;
+    bool received = false;
+    // An error here is one of the network, which the collectives report.
+    if (!channel_->Receive(&rank, &message, &received).ok() || !received) return;
+    Reader reader(message);
+    switch (reader.Number<Kind>()) {
+      case Kind::kQuestion:
+        Answer(rank, reader.Number<int64_t>(), unfinished, &reader);
+        break;
+      case Kind::kAnswer:
+        ReadAnswer(rank, &reader);
+        break;
+      case Kind::kFailure:
+        *failure = Status(StatusCode::kStalled, reader.Text());
+        return;
+    }
+  }
+}
+
+void StallInspector::Answer(int rank, int64_t question, const std::vector<Tensor*>& unfinished,
+                            Reader* reader) {
+  Writer writer;
+  writer.Number(Kind::kAnswer);
+  writer.Number(question);
+  const uint64_t count = reader->Number<uint64_t>();
+  writer.Number(count);
+  for (uint64_t i = 0; i < count && reader->ok(); ++i) {
+    const Group* group = find_group_(reader->Text());
+    const auto index = static_cast<size_t>(reader->Number<int32_t>());
+    Knowledge knowledge = Knowledge::kUnknown;
+    if (group != nullptr && index < group->tensors.size()) {
+      const bool idle = group->tensors[index].state == Tensor::State::kIdle;
+      knowledge = idle ? Knowledge::kNotSubmitted : Knowledge::kSubmitted;
+    }
+    writer.Number(knowledge);
+  }
+  const auto oldest = std::min_element(
+      unfinished.begin(), unfinished.end(),
+      [](const Tensor* a, const Tensor* b) { return a->submitted_ns < b->submitted_ns; });
+  const bool waits = oldest != unfinished.end();
+  writer.Text(waits ? (*oldest)->group->spec(**oldest).name : std::string());
+  Send(rank, writer.Take());
+}
+
+void StallInspector::ReadAnswer(int rank, Reader* reader) {
+  if (reader->Number<int64_t>() != question_ || asked_.empty()) return;  // came too late
+  const uint64_t count = reader->Number<uint64_t>();
+  if (count != asked_.size()) return;
+  for (Asked& asked : asked_) {
+    asked.by_rank[static_cast<size_t>(rank)] = reader->Number<Knowledge>();
+  }
+  waits_for_[rank] = reader->Text();
+  ++answers_;
+}
+
+Status StallInspector::Conclude() {
+  // One rank speaks for all that wait for the same: the lowest.
+  const auto& by_rank = asked_.front().by_rank;
+  const bool lower_rank_speaks = std::find(by_rank.begin(), by_rank.end(), Knowledge::kSubmitted) !=
+                                 by_rank.begin() + channel_->rank();
+  const std::string description = Describe();
+  asked_.clear();
+  waits_for_.clear();
+  if (last_question_) {
+    const std::string text = description + ". The wait was ended after " +
+                             Seconds(options_.timeout_s) + " (HVD_P3_STALL_TIMEOUT_S)";
+    Writer writer;
+    writer.Number(Kind::kFailure);
+    writer.Text(text);
+    const std::string message = writer.Take();
+    for (int rank = 0; rank < channel_->size(); ++rank) {
+      if (rank != channel_->rank()) Send(rank, message);
+    }
+    return {StatusCode::kStalled, text};
+  }
+  if (!lower_rank_speaks && options_.warn) {
+    options_.warn(description + (options_.timeout_s > 0
+                                     ? ". The wait ends with an error after " +
+                                           Seconds(options_.timeout_s) + " (HVD_P3_STALL_TIMEOUT_S)"
+                                     : ". The wait has no end; HVD_P3_STALL_TIMEOUT_S sets one"));
+  }
+  return {};
+}
+
+std::string StallInspector::Describe() const {
+  // The tensor that has waited longest, but rather one that is missing somewhere: one that is
+  // submitted everywhere may wait for another of its slice.
+  const auto order = [](const Asked& asked) {
+    const auto submitted = [](Knowledge each) { return each == Knowledge::kSubmitted; };
+    const bool everywhere = std::all_of(asked.by_rank.begin(), asked.by_rank.end(), submitted);
+    return std::make_pair(!everywhere, asked.waited_s);
+  };
+  const Asked& worst =
+      *std::max_element(asked_.begin(), asked_.end(),
+                        [&order](const Asked& a, const Asked& b) { return order(a) < order(b); });
+  std::ostringstream text;
+  text << "tensor " << Quoted(worst.tensor) << " of " << Quoted(worst.group);
+  const size_t more = asked_.size() - 1 + others_waiting_;
+  if (more > 0) text << " and " << more << (more > 1 ? " others have" : " other have");
+  text << (more > 0 ? " waited " : " has waited ") << Seconds(worst.waited_s);
+  std::map<std::string, std::vector<int>> ranks_by_reason;
+  for (int rank = 0; rank < channel_->size(); ++rank) {
+    const std::string reason = Explain(rank, worst.by_rank[static_cast<size_t>(rank)]);
+    if (!reason.empty()) ranks_by_reason[reason].push_back(rank);
+  }
+  if (ranks_by_reason.empty()) {
+    text
+        << ". All ranks have submitted it and answer, so the network between them is stuck or slow";
+  }
+  for (const auto& [reason, ranks] : ranks_by_reason) {
+    text << ". Missing: " << RankList(ranks) << ", " << reason;
+  }
+  return text.str();
+}
+
+std::string StallInspector::Explain(int rank, Knowledge knowledge) const {
+  switch (knowledge) {
+    case Knowledge::kNone:
+      return "which does not answer: its process has stopped, or the network to it is down";
+    case Knowledge::kUnknown:
+      return "where no such tensor exists: give all ranks the same model and program";
+    case Knowledge::kNotSubmitted: {
+      const auto waits_for = waits_for_.find(rank);
+      if (waits_for != waits_for_.end() && !waits_for->second.empty()) {
+        return "where it is not submitted and tensor " + Quoted(waits_for->second) +
+               " waits: give all ranks the same order of steps";
+      }
+      return "where it is not submitted: it computes for longer, has run out of batches, or waits "
+             "for something else; give all ranks the same number of steps";
+    }
+    case Knowledge::kSubmitted:
+      return "";
+  }
+  return "";
+}
+
+void StallInspector::Send(int rank, std::string message) {
+  // A rank that cannot be reached does not answer, which is what the user is told.
+  static_cast<void>(channel_->Send(rank, std::move(message)));
+}
+
+void StallInspector::Flush() {
+  const auto end = std::chrono::steady_clock::now() + kFlush;
+  while (channel_->sending() && std::chrono::steady_clock::now() < end) {
+    if (!channel_->Progress().ok()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace hvd_p3

@@ -1,0 +1,83 @@
+"""Training when the network to a rank goes away for a while, or for good. On emulated hosts."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import launch
+import pytest
+
+from benchmarks.cluster import launch as cluster_launch
+from benchmarks.cluster.emulated import EmulatedCluster
+
+_PROGRAM = Path(__file__).parent / "program_train.py"
+_CUT_S = 3
+_TIMEOUT_S = 8
+_END_S = 30
+
+pytestmark = [
+    pytest.mark.parallel,
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="network namespaces need root; run `sudo make test` for this test"
+    ),
+]
+
+
+def test_network_that_comes_back_and_network_that_does_not(tmp_path):
+    checkpoint = tmp_path / "digits.keras"
+    environment = {
+        "HVD_P3_STALL_WARNING_S": "1",
+        "HVD_P3_STALL_TIMEOUT_S": str(_TIMEOUT_S),
+        "CHECKPOINT": str(checkpoint),
+        "CUDA_VISIBLE_DEVICES": "-1",
+    }
+    command = [sys.executable, "-u", str(_PROGRAM), "long"]
+    with (
+        EmulatedCluster(hosts=2, bandwidth=1e9) as cluster,
+        pytest.raises(cluster_launch.LaunchError) as failure,
+        cluster_launch.launch(cluster, command, environment) as lines,
+    ):
+        for _ in range(2):
+            assert any("is training" in line for line in lines), "a rank ended early"
+        _cut_for_a_while(cluster, checkpoint)
+        # For good: both ranks must end by themselves.
+        cluster.set_link(1, connected=False)
+        ended = launch.wait_until(lambda: not _ranks(cluster), _TIMEOUT_S + _END_S)
+        cluster.set_link(1, connected=True)  # so that mpirun learns of it
+        assert ended
+        list(lines)
+    output = str(failure.value)  # the end of it
+    answer = r"Missing: rank \d, which does not answer: .* the network to it is down"
+    assert re.search(answer, output), output
+    assert f"The wait was ended after {_TIMEOUT_S} s" in output, output
+    assert keras.saving.load_model(checkpoint).count_params() > 0
+
+
+def _cut_for_a_while(cluster, checkpoint):
+    """Training goes on after the network has come back: rank 0 saves another checkpoint."""
+    assert launch.wait_until(checkpoint.exists, _END_S)
+    cluster.set_link(1, connected=False)
+    time.sleep(_CUT_S)
+    before = checkpoint.stat().st_mtime
+    cluster.set_link(1, connected=True)
+    assert launch.wait_until(lambda: checkpoint.stat().st_mtime > before, _TIMEOUT_S)
+
+
+def _ranks(cluster):
+    """The processes of the training program on all hosts."""
+    found = []
+    for host in cluster.hosts:
+        listed = subprocess.run(
+            ["ip", "netns", "pids", host.namespace], capture_output=True, text=True, check=True
+        )
+        for process in listed.stdout.split():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                arguments = Path("/proc", process, "cmdline").read_bytes().split(b"\0")
+                if arguments[0].endswith(b"python") and str(_PROGRAM).encode() in arguments:
+                    found.append(int(process))
+    return found
