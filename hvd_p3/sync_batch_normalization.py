@@ -18,9 +18,9 @@ _counter = itertools.count()
 class SyncBatchNormalization(keras.layers.BatchNormalization):
     """`keras.layers.BatchNormalization` with mean and variance over the batches of all ranks.
 
-    For batches per rank that are too small for good statistics. Each layer reduces a vector of twice
-    its channels in the forward pass and another in the backward pass, before all gradients, and all
-    ranks wait for them. Ranks may have batches of different sizes.
+    For batches that are too small on each rank for good statistics. In each training step, each
+    layer reduces a vector of two numbers for each channel in the forward pass, and another in the
+    backward pass, and all ranks wait for them. Batches may differ in size between ranks.
 
     Args:
         fused: Must be `False`; for programs that were written for Horovod.
