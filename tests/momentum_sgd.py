@@ -60,13 +60,12 @@ class MomentumSGD:
         """Trains with the learning rate `rate_of(epoch)`, of a float, in each step."""
         for epoch in range(first_epoch, first_epoch + epochs):
             for step in range(STEPS_PER_EPOCH):
-                self.step(step, rate_of(epoch + step / STEPS_PER_EPOCH))
+                self.step(self.gradient(step), rate_of(epoch + step / STEPS_PER_EPOCH))
         return self.weights
 
-    def step(self, step, rate):
+    def step(self, gradient, rate):
         correction = rate / self.rate if self.corrects else 1.0
         self.rate = rate
-        gradient = self.gradient(step)
         self.velocity = self.momentum * correction * self.velocity - rate * gradient
         if self.nesterov:
             self.weights = self.weights + self.momentum * self.velocity - rate * gradient
