@@ -27,16 +27,16 @@ def check_static_process_sets():
 
 
 def check_dynamic_process_set():
-    # Horovod knows the set of all ranks and those of one, so a set of two ranks is a duplicate.
-    with raises(ValueError, "duplicate"):
-        hvd.add_process_set([0, 1])
     first = SINGLES[0]
+    with raises(ValueError, "duplicate"):
+        hvd.add_process_set([0])
     assert hvd.remove_process_set(first)
     assert first.process_set_id is None
-    added = hvd.add_process_set([0])
+    assert not hvd.remove_process_set(first)
+    assert not hvd.remove_process_set(hvd.global_process_set)
+    added = hvd.add_process_set(first)
+    assert added is first
     assert added.included() == (hvd.rank() == 0)
     if added.included():
         total = hvd.allreduce(np.float32([5]), op=hvd.Sum, process_set=added, name="added")
         same_bits(total, np.float32([5]), "sum")
-    assert hvd.remove_process_set(added)
-    assert not hvd.remove_process_set(hvd.global_process_set)
