@@ -100,9 +100,7 @@ def _names_of_tensorflow():
         for alias in node.names
         if alias.name[0] != "_"
     }
-    # Definitions for other versions of TensorFlow are in the source and not in the module.
-    names = imported | set(_definitions(_TENSORFLOW_SOURCE.body))
-    return {name for name in names if hasattr(horovod.tensorflow, name)} - _names_of_keras()
+    return (imported | set(_definitions(_TENSORFLOW_SOURCE.body))) - _names_of_keras()
 
 
 _OPTIMIZER = _definitions(_KERAS_SOURCE.body)["DistributedOptimizer"]

@@ -32,7 +32,9 @@ def check_collectives_take_what_horovods_keras_api_takes():
     same_bits(hvd.broadcast(value=mine, root_rank=1, name="b"), np.float32([2, 2]), "broadcast")
     with raises(ValueError, "average"):
         hvd.allreduce(mine, average=True, op=hvd.Sum)
-    slices = tf.IndexedSlices(tf.constant([[1.0 + hvd.rank()]]), tf.constant([hvd.rank()]), [2, 1])
+    slices = tf.IndexedSlices(
+        tf.constant([[1.0 + hvd.rank()]]), tf.constant([hvd.rank()]), tf.constant([2, 1])
+    )
     reduced = hvd.allreduce(slices, name="slices")
     same_bits(reduced.values, np.float32([[0.5], [1.0]]), "values of slices")
     same_bits(reduced.indices, np.int32([0, 1]), "indices of slices")
