@@ -319,9 +319,7 @@ def grouped_reducescatter(
     device_dense="",
     compression=Compression.none,
     op=Average,
-    name=None,
     process_set=global_process_set,
-    ignore_name_scope=False,
     prescale_factor=1.0,
     postscale_factor=1.0,
 ):
@@ -329,8 +327,8 @@ def grouped_reducescatter(
 
     Args:
         tensors: Iterable of what `reducescatter` takes.
-        device_dense, compression, op, name, process_set, ignore_name_scope, prescale_factor,
-            postscale_factor: As in `reducescatter`.
+        device_dense, compression, op, process_set, prescale_factor, postscale_factor: As in
+            `reducescatter`.
 
     Returns:
         A list of tensors.
@@ -350,9 +348,7 @@ def grouped_reducescatter(
         lambda tensor: _compressed(tensor, compression),
         device_dense=device_dense,
         op=op,
-        name=name,
         process_set=process_set,
-        ignore_name_scope=ignore_name_scope,
         prescale_factor=prescale_factor,
         postscale_factor=postscale_factor,
     )

@@ -23,10 +23,10 @@ _STATUSES = ("same", "more", "differs", "no")
 def _rows(heading):
     """The table under a heading of docs/migrating.md: name to status."""
     section = _MARKDOWN.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| `([^`]+)` \| (\S+) \| (.*) \|$", section, re.MULTILINE)
+    rows = re.findall(r"^\| `([^`]+)` \| (\S+) \|(.*)\|$", section, re.MULTILINE)
     for name, status, remark in rows:
         assert status in _STATUSES, f"{name}: {status}"
-        assert remark or status in ("same", "more"), f"{name} needs a remark"
+        assert remark.strip() or status in ("same", "more"), f"{name} needs a remark"
     names = [name for name, _, _ in rows]
     assert len(set(names)) == len(names), "a name has two rows"
     return {name: status for name, status, _ in rows}

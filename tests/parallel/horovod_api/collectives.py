@@ -69,10 +69,13 @@ def check_grouped_collectives():
         gathered = hvd.grouped_allgather([one, other], name=f"{what}.rows")
         same_bits(gathered[0], tf.cast([1, 2, 2, 3], dtype), f"first rows, {what}")
         same_bits(gathered[1], tf.cast([[0], [4]], dtype), f"second rows, {what}")
-        parts = hvd.grouped_reducescatter([one, one], op=hvd.Sum, name=f"{what}.parts")
+        parts = hvd.grouped_reducescatter([one, one], op=hvd.Sum)
         for part in parts:
             same_bits(part, tf.cast([3 if hvd.rank() == 0 else 5], dtype), f"part, {what}")
     assert hvd.grouped_allreduce([]) == []
+    variable = keras.Variable([1.0 + hvd.rank()])
+    hvd.broadcast_variables([variable], root_rank=1, inplace=True)
+    same_bits(variable.numpy(), np.float32([2]), "variable broadcast in place")
 
 
 def check_reducescatter_and_alltoall():
