@@ -494,7 +494,7 @@ def broadcast_variables(variables, root_rank, process_set=global_process_set, in
         variables: Iterable of Keras or TensorFlow variables, in the same order on all ranks.
         root_rank: int. The rank whose values count, numbered in the whole job.
         process_set: `hvd_p3.ProcessSet`: the ranks that take part. Others need not call this.
-        inplace: bool. Whether Horovod writes into the variables' own memory, which saves a copy.
+        inplace: bool. No effect: each value is received and then assigned.
 
     Raises:
         ValueError: If `root_rank` is no rank of the process set, or hvd_p3 is not initialised.
@@ -508,18 +508,23 @@ def broadcast_variables(variables, root_rank, process_set=global_process_set, in
     check_root_rank(root_rank, process_set)
     if process.size() == 1:
         return
-    known, unknown = [], []
-    for variable in map(native_variable, variables):
-        (unknown if variable.dtype == tf.bfloat16 else known).append(variable)
-    if known:
-        horovod.broadcast_variables(
-            known, root_rank=root_rank, process_set=process_set, inplace=inplace
-        )
-    for index, variable in enumerate(unknown):
-        value = broadcast(
-            variable, root_rank, name=f"broadcast_variables.{index}", process_set=process_set
-        )
-        variable.assign(value)
+    variables = [native_variable(variable) for variable in variables]
+
+    # In one function, so that ranks need not agree on one variable after the other.
+    @tf.function(autograph=False)
+    def broadcast_all():
+        for index, variable in enumerate(variables):
+            value = broadcast(
+                variable,
+                root_rank,
+                # Names of variables contain Keras's numbers, which may differ between ranks.
+                name=f"hvd_p3.broadcast_variables.{index}",
+                ignore_name_scope=True,
+                process_set=process_set,
+            )
+            variable.assign(value)
+
+    broadcast_all()
 
 
 def broadcast_global_variables(root_rank):

@@ -3,6 +3,7 @@
 import keras
 
 from hvd_p3 import process
+from hvd_p3.loss_scaling import innermost
 from hvd_p3.optimizer import DistributedOptimizer
 
 
@@ -31,7 +32,8 @@ def load_model(
         A `keras.Model`. One that was saved without an optimizer has none.
 
     Raises:
-        ValueError: If hvd_p3 is not initialised, `legacy_opts` is set, or the file is no model.
+        ValueError: If hvd_p3 is not initialised, `legacy_opts` is set, the file is no model, or Keras
+            does not restore the optimizer's state from it, as from files in the legacy format `.h5`.
 
     Example:
 
@@ -48,8 +50,20 @@ def load_model(
         )
     by_name = {each.__name__: each for each in custom_optimizers or ()}
     model = keras.saving.load_model(filepath, custom_objects={**by_name, **(custom_objects or {})})
+    _check_state_is_restored(model, filepath)
     if compression is not None:
         optimizer_arguments["compression"] = compression
     if getattr(model, "optimizer", None) is not None:
         DistributedOptimizer(model.optimizer, **optimizer_arguments)
     return model
+
+
+def _check_state_is_restored(model, filepath):
+    optimizer = innermost(getattr(model, "optimizer", None))
+    if optimizer is None or not optimizer.built:
+        return
+    if len(optimizer._trainable_variables) != len(model.trainable_variables):
+        raise ValueError(
+            f"Keras has not restored the state of the optimizer {optimizer.name} from '{filepath}'. "
+            "Save the model in the format .keras: model.save('model.keras')."
+        )

@@ -18,6 +18,7 @@ from horovod_api.collectives import (
     check_grouped_collectives,
     check_join,
     check_reducescatter_and_alltoall,
+    check_variables_may_have_other_names_on_other_ranks,
 )
 from horovod_api.data import (
     check_equal_batches_of_datasets,
