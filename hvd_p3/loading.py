@@ -32,8 +32,8 @@ def load_model(
         A `keras.Model`. One that was saved without an optimizer has none.
 
     Raises:
-        ValueError: If hvd_p3 is not initialised, `legacy_opts` is set, the file is no model, or Keras
-            does not restore the optimizer's state from it, as from files in the legacy format `.h5`.
+        ValueError: If hvd_p3 is not initialised, `legacy_opts` is set, the file is no model, or
+            Keras does not restore the optimizer's state from it, as from legacy `.h5` files.
 
     Example:
 
@@ -64,6 +64,6 @@ def _check_state_is_restored(model, filepath):
         return
     if len(optimizer._trainable_variables) != len(model.trainable_variables):
         raise ValueError(
-            f"Keras has not restored the state of the optimizer {optimizer.name} from '{filepath}'. "
-            "Save the model in the format .keras: model.save('model.keras')."
+            f"Keras has not restored the state of the optimizer '{optimizer.name}' from "
+            f"'{filepath}'. Save the model in the format .keras: model.save('model.keras')."
         )

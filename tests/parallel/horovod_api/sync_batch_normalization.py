@@ -16,6 +16,8 @@ def check_statistics_and_gradients_are_those_of_the_whole_batch():
     mine = whole[hvd.rank()]
     plain = keras.layers.BatchNormalization(momentum=0.5)
     layer = hvd.SyncBatchNormalization(momentum=0.5)
+    for each in (plain, layer):
+        each.build((None, 4, 5))
     factors = generator.normal(size=(16, 4, 5)).astype("float32")
     my_factors = factors[: _SIZES[0]] if hvd.rank() == 0 else factors[_SIZES[0] :]
 
