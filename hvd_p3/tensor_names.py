@@ -4,8 +4,8 @@ Keras numbers layers that have no name by a counter of the process, so the same 
 `dense/kernel` on one rank and `dense_3/kernel` on a rank that built other models before. Counting
 from the lowest number that occurs keeps the order visible and makes both `dense/kernel`.
 
-The model's own name goes, since it is in the paths of a model that was built and not in those of the
-same model that was loaded from a file.
+The model's own name goes, since it is in the paths of a model that was built, and not in those of
+the same model that was loaded from a file.
 """
 
 import re
