@@ -68,7 +68,7 @@ def build_model():
     def block(filters):
         return [
             keras.layers.Conv2D(filters, 3, padding="same", use_bias=False),
-            keras.layers.BatchNormalization(),
+            keras.layers.BatchNormalization(momentum=0.9),  # few steps, so fast averages
             keras.layers.ReLU(),
         ]
 
