@@ -3,6 +3,7 @@
 import os
 import resource
 import time
+import types
 
 import horovod.tensorflow as horovod
 import keras
@@ -152,7 +153,10 @@ def measure_tensors(system, measurement):
         import hvd_p3
 
         reducer = hvd_p3.reduction.GradientReducer("tensors", hvd_p3.Average, 1.0, False)
-        reducer.build([tf.Variable(tensor, name=f"tensor_{i}") for i, tensor in tensors.items()])
+        # Of its variables a reducer needs names and shapes alone.
+        reducer.build(
+            [types.SimpleNamespace(path=f"tensor_{i}", shape=tensors[i].shape) for i in tensors]
+        )
         reducer.priorities = list(tensors)
         reduce = tf.function(lambda: list(reducer.reduce(tensors).values()))
     else:

@@ -17,8 +17,21 @@ from hvd_p3 import _environment
 
 _environment.check()
 
-from hvd_p3 import callbacks, ops  # noqa: E402
+from hvd_p3 import callbacks, data, elastic, ops  # noqa: E402
 from hvd_p3._build_info import HVD_P3_VERSION as __version__  # noqa: E402
+from hvd_p3.capabilities import (  # noqa: E402
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    is_homogeneous,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+)
 from hvd_p3.collectives import (  # noqa: E402
     Adasum,
     Average,
@@ -29,12 +42,20 @@ from hvd_p3.collectives import (  # noqa: E402
     allgather,
     allgather_object,
     allreduce,
+    alltoall,
     broadcast,
+    broadcast_global_variables,
     broadcast_object,
     broadcast_variables,
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_reducescatter,
+    join,
+    reducescatter,
 )
 from hvd_p3.configuration import Configuration  # noqa: E402
 from hvd_p3.gradient_tape import DistributedGradientTape  # noqa: E402
+from hvd_p3.loading import load_model  # noqa: E402
 from hvd_p3.optimizer import DistributedOptimizer  # noqa: E402
 from hvd_p3.process import (  # noqa: E402
     cross_rank,
@@ -49,7 +70,14 @@ from hvd_p3.process import (  # noqa: E402
     statistics,
     take_trace,
 )
+from hvd_p3.process_sets import (  # noqa: E402
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    remove_process_set,
+)
 from hvd_p3.settling import settle  # noqa: E402
+from hvd_p3.sync_batch_normalization import SyncBatchNormalization  # noqa: E402
 
 __all__ = [
     "Adasum",
@@ -59,24 +87,50 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
+    "ProcessSet",
     "Product",
     "Sum",
+    "SyncBatchNormalization",
     "__version__",
+    "add_process_set",
     "allgather",
     "allgather_object",
     "allreduce",
+    "alltoall",
     "broadcast",
+    "broadcast_global_variables",
     "broadcast_object",
     "broadcast_variables",
     "callbacks",
+    "ccl_built",
     "cross_rank",
     "cross_size",
+    "cuda_built",
+    "data",
+    "ddl_built",
+    "elastic",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
     "init",
+    "is_homogeneous",
     "is_initialized",
+    "join",
+    "load_model",
     "local_rank",
     "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
     "ops",
     "rank",
+    "reducescatter",
+    "remove_process_set",
+    "rocm_built",
     "settle",
     "shutdown",
     "size",

@@ -3,6 +3,9 @@
 Keras numbers layers that have no name by a counter of the process, so the same model is
 `dense/kernel` on one rank and `dense_3/kernel` on a rank that built other models before. Counting
 from the lowest number that occurs keeps the order visible and makes both `dense/kernel`.
+
+The model's own name goes, since it is in the paths of a model that was built, and not in those of
+the same model that was loaded from a file.
 """
 
 import re
@@ -11,7 +14,7 @@ _NUMBERED = re.compile(r"^(.*?)(?:_(\d+))?$")
 
 
 def rank_independent(paths):
-    """Returns variable paths with the numbers in each part relative to the lowest one.
+    """Returns variable paths without the model's name, and with numbers relative to the lowest one.
 
     Args:
         paths: List of str, such as `"dense_3/kernel"`.
@@ -21,6 +24,9 @@ def rank_independent(paths):
         `"dense+1/kernel"` for the next.
     """
     split = [[_NUMBERED.match(part).groups() for part in path.split("/")] for path in paths]
+    # A layer and its variable remain.
+    while split and min(map(len, split)) > 2 and all(parts[0] == split[0][0] for parts in split):
+        split = [parts[1:] for parts in split]
     lowest = {}
     for parts in split:
         for key, number in _numbers(parts):

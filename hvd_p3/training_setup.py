@@ -43,6 +43,14 @@ def overlap_training(model):
     return reason
 
 
+def trace_anew(model):
+    """Makes Keras trace the training step of a compiled model anew, before its next step."""
+    model.make_train_function(force=True)
+    optimizer = model.optimizer
+    if is_distributed(optimizer) and state_of(optimizer).overlapped is not None:
+        state_of(optimizer).expect_trace_of(model.train_function)
+
+
 def _move_outside_loss_scaling(model):
     """Distributes the loss scaling that Keras puts around a distributed optimizer instead of it.
 

@@ -1,8 +1,12 @@
 """Gives all ranks the same start."""
 
 import keras
+import tensorflow as tf
 
 from hvd_p3 import collectives, training_setup
+from hvd_p3.loss_scaling import innermost
+from hvd_p3.overlap import eligibility
+from hvd_p3.variables import native_variable
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
@@ -14,9 +18,12 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     Args:
         root_rank: int. The rank whose values count.
+        device: str. TensorFlow device of the operation.
+        local_variables: Optional variable, or collection of variables, of the model that keep their
+            values on each rank, as does the optimizer's state for them. The same on all ranks.
 
     Raises:
-        ValueError: If `root_rank` is no rank of the job.
+        ValueError: If `root_rank` is no rank of the job, or a local variable is no variable.
 
     Example:
 
@@ -25,11 +32,41 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     ```
     """
 
-    def __init__(self, root_rank):
+    def __init__(self, root_rank, device="", local_variables=None):
         super().__init__()
         collectives.check_root_rank(root_rank)
         self.root_rank = root_rank
+        self.device = device
+        self._local_variables = []
+        if local_variables is None:
+            local_variables = []
+        elif isinstance(local_variables, (keras.Variable, tf.Variable)):
+            local_variables = [local_variables]
+        for variable in local_variables:
+            self.register_local_var(variable)
         self._done = False
+
+    def register_local_var(self, var):
+        """Lets a variable of the model keep its value on each rank.
+
+        Args:
+            var: Keras or TensorFlow variable.
+
+        Raises:
+            ValueError: If `var` is no variable.
+
+        Example:
+
+        ```python
+        callback.register_local_var(model.layers[0].kernel)
+        ```
+        """
+        if not isinstance(var, (keras.Variable, tf.Variable)):
+            raise ValueError(
+                "Local variables must be Keras or TensorFlow variables. "
+                f"Received: {var!r} of type {type(var)}"
+            )
+        self._local_variables.append(native_variable(var))
 
     def on_train_begin(self, logs=None):
         training_setup.prepare(self.model)
@@ -43,5 +80,16 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         if self._done:
             return
         self._done = True
-        variables = [*self.model.variables, *self.model.optimizer.variables]
-        collectives.broadcast_variables(variables, self.root_rank)
+        local = {id(variable) for variable in self._local_variables}
+        inner = innermost(self.model.optimizer)
+        states, _ = eligibility.state_of_each_variable(inner)
+        for variable, state in zip(inner._trainable_variables, states, strict=True):
+            if id(native_variable(variable)) in local:
+                local.update(id(native_variable(each)) for each in state)
+        variables = [
+            variable
+            for variable in (*self.model.variables, *self.model.optimizer.variables)
+            if id(native_variable(variable)) not in local
+        ]
+        with tf.device(self.device):
+            collectives.broadcast_variables(variables, self.root_rank)

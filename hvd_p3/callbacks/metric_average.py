@@ -12,12 +12,22 @@ class MetricAverageCallback(keras.callbacks.Callback):
     Put it before callbacks that read the metrics, such as ReduceLROnPlateau or a logger. All ranks
     must log the same metrics.
 
+    Args:
+        device: str. TensorFlow device of the operation.
+
+    Raises:
+        ValueError: At the end of an epoch, if ranks do not log the same metrics.
+
     Example:
 
     ```python
     model.fit(x, y, callbacks=[hvd_p3.callbacks.MetricAverageCallback()])
     ```
     """
+
+    def __init__(self, device=""):
+        super().__init__()
+        self.device = device
 
     def on_epoch_end(self, epoch, logs=None):
         if not logs or process.size() == 1:
@@ -31,7 +41,10 @@ class MetricAverageCallback(keras.callbacks.Callback):
             )
         values = tf.constant([float(logs[name]) for name in names], tf.float64)
         averages = collectives.allreduce(
-            values, op=collectives.Average, name="hvd_p3.metric_average"
+            values,
+            op=collectives.Average,
+            name="hvd_p3.metric_average",
+            device_dense=self.device,
         )
         logs.update(zip(names, averages.numpy().tolist(), strict=True))
 

@@ -10,6 +10,8 @@ import numbers
 import keras
 import numpy as np
 
+from hvd_p3 import momentum_correction
+
 _SIMPLE_TYPES = (numbers.Number, np.generic, str, type(None))
 _NO_HYPER_PARAMETERS = ("built", "name")
 
@@ -31,6 +33,7 @@ class HyperParameters:
             and not name.startswith("_")
             and name not in _NO_HYPER_PARAMETERS
         }
+        self.values["_momentum_correction"] = momentum_correction.is_enabled(optimizer)
         # Variables without weight decay, as `exclude_from_weight_decay` keeps them.
         excluded = {"_exclude_from_weight_decay": set(), "_exclude_from_weight_decay_pattern": None}
         for name, default in excluded.items():

@@ -11,6 +11,7 @@ import threading
 import keras
 import tensorflow as tf
 
+from hvd_p3 import momentum_correction
 from hvd_p3.overlap import eligibility
 from hvd_p3.overlap.hyper_parameters import HyperParameters
 
@@ -70,8 +71,13 @@ class LateUpdates:
         shared = [getattr(optimizer, name) for name in self._shared_state]
         return [
             learning_rate,
+            momentum_correction.factor(optimizer),
             *(tf.convert_to_tensor(each) for each in (optimizer._iterations, *shared)),
         ]
+
+    def context_taken(self):
+        """Prepares for the next step, after `context` of this one; call where there is data."""
+        momentum_correction.used(self._optimizer)
 
     def apply(self, index, gradient, context, version):
         """Does what Keras's `apply` does for one variable in the step that pushed its gradient.
@@ -84,7 +90,7 @@ class LateUpdates:
         """
         optimizer = self._optimizer
         hyper_parameters = self._versions[version]
-        learning_rate, iterations, *shared = context
+        learning_rate, velocity_factor, iterations, *shared = context
         if hyper_parameters.learning_rate is not None:
             learning_rate = hyper_parameters.learning_rate
         else:
@@ -94,6 +100,7 @@ class LateUpdates:
             **hyper_parameters.caches,
             "_learning_rate": hyper_parameters.learning_rate_object,
             LEARNING_RATE: learning_rate,
+            momentum_correction.FACTOR: velocity_factor,
             "_iterations": iterations,
             **dict(zip(self._shared_state, shared, strict=True)),
             **self._lists_of([index]),
@@ -109,8 +116,12 @@ class LateUpdates:
     def apply_without_gradients(self, indices):
         """Does what Keras's `apply` does, in the step, for variables that have no gradient.
 
-        That is their moving average, and the state that belongs to no single variable.
+        That is their moving average, the correction of their momentum, and the state that belongs
+        to no single variable.
         """
+        if indices and momentum_correction.is_enabled(self._optimizer):
+            variables = self._optimizer._trainable_variables
+            momentum_correction.correct(self._optimizer, [variables[each] for each in indices])
         if not self._optimizer.use_ema and not self._shared_state:
             return
         with self._showing(self._lists_of(indices)):

@@ -73,6 +73,8 @@ class OverlappedUpdates:
         with tf.control_dependencies(values_of([gradients[first]])):
             self._late_updates.apply_without_gradients(without)
         context = self._late_updates.context()
+        with tf.control_dependencies(values_of([gradients[first]])):
+            self._late_updates.context_taken()
         fused = self._reducer.fused_with(dense)
         for index, gradient in dense.items():
             with tf.control_dependencies(fused[index]):

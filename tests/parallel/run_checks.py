@@ -37,7 +37,8 @@ def load(path):
 
 
 def main(module_path, output_folder, *wanted):
-    sys.path[:0] = [str(Path(module_path).parent), str(Path(__file__).parent)]
+    here = Path(__file__).parent
+    sys.path[:0] = [str(Path(module_path).parent), str(here), str(here.parent)]
     module = load(module_path)
     getattr(module, "before_init", lambda: None)()
     hvd.init(**getattr(module, "SETTINGS", {}))

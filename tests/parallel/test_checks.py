@@ -8,6 +8,7 @@ _MODULES = {
     "checks_ops": [2],
     "checks_collectives": [2],
     "checks_failures": [2],
+    "checks_horovod_api": [2],
     "checks_optimizer": [2],
     "checks_order": [4],
     "checks_settings": [4],

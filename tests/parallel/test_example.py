@@ -8,7 +8,9 @@ from pathlib import Path
 import launch
 import pytest
 
-_DIGITS = Path(__file__).parents[2] / "examples" / "keras_digits.py"
+_EXAMPLES = Path(__file__).parents[2] / "examples"
+_DIGITS = _EXAMPLES / "keras_digits.py"
+_ADVANCED = _EXAMPLES / "keras_advanced.py"
 
 pytestmark = pytest.mark.parallel
 
@@ -52,3 +54,20 @@ def test_digits_under_gloo_trains_in_immediate_mode():
     assert code == 0, output
     assert "Horovod runs on Gloo" in output
     assert "on 2 ranks" in _last_line(output)
+
+
+def test_advanced_on_two_ranks_goes_on_after_an_interruption(tmp_path):
+    files = ["--checkpoint", tmp_path / "last.keras", "--best", tmp_path / "best.keras"]
+    arguments = [*files, "--epochs", "2", "--warmup-epochs", "1", "--least-accuracy", "0"]
+    code, output = launch.run(2, _ADVANCED, arguments)
+    assert code == 0, output
+    assert "the learning rate has reached 0.04 at the end of warm-up" in output
+    assert "after epochs 0 to 2 on 2 ranks" in output
+    code, output = launch.run(2, _ADVANCED, [*files, "--epochs", "8"])
+    assert code == 0, output
+    match = re.search(r"test accuracy (0\.9\d{3}|1\.0+) after epochs 2 to 8 on 2 ranks", output)
+    assert match, output
+    assert float(match[1]) >= 0.95
+    assert "P3: overlapped mode" in output
+    assert output.count("Training in immediate mode") == 0, output
+    assert (tmp_path / "best.keras").exists()

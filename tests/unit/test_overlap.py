@@ -142,7 +142,7 @@ def test_first_layer_runs_while_a_later_layer_is_on_the_wire(gated_engine):
         after=_Probe(forward=lambda: passed_second.append(time.monotonic())),
     )
     model.train_on_batch(*_batch())
-    _wait_until(lambda: hvd_p3.statistics()["held_bytes"] == 0)
+    hvd_p3.settle(model)  # the gate must not hold what the first step has pushed
     gated_engine.gate.hold(_SECOND_LAYER_ELEMENTS)
     model.train_on_batch(*_batch())  # returns although the second layer's reduction is held
     assert len(passed_second) == 2

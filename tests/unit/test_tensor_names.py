@@ -19,6 +19,15 @@ def test_order_of_numbered_layers_stays_visible():
     assert names == ["block+1/w", "block/w"]
 
 
+def test_name_of_the_model_does_not_count():
+    built = ["sequential_1/dense_1/kernel", "sequential_1/dense_2/kernel"]
+    loaded = ["dense/kernel", "dense_1/kernel"]
+    assert tensor_names.rank_independent(built) == ["dense/kernel", "dense+1/kernel"]
+    assert tensor_names.rank_independent(loaded) == ["dense/kernel", "dense+1/kernel"]
+    assert tensor_names.rank_independent(["sequential/dense/kernel"]) == ["dense/kernel"]
+    assert tensor_names.rank_independent([]) == []
+
+
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 50))
 def test_shifting_all_numbers_changes_nothing(numbers, shift):
     def paths(offset):
