@@ -151,7 +151,8 @@ def measure_tensors(system, measurement):
     if system["family"] == "hvd_p3":
         import hvd_p3
 
-        reducer = hvd_p3.reduction.GradientReducer("tensors", hvd_p3.Average, 1.0, False)
+        options = hvd_p3.reduction_options.ReductionOptions("tensors")
+        reducer = hvd_p3.reduction.GradientReducer(options)
         reducer.build([tf.Variable(tensor, name=f"tensor_{i}") for i, tensor in tensors.items()])
         reducer.priorities = list(tensors)
         reduce = tf.function(lambda: tf.group(*reducer.reduce(tensors).values()))

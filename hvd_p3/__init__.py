@@ -33,9 +33,13 @@ from hvd_p3.collectives import (  # noqa: E402
     broadcast_object,
     broadcast_variables,
 )
+from hvd_p3.compression import Compression  # noqa: E402
 from hvd_p3.configuration import Configuration  # noqa: E402
-from hvd_p3.gradient_tape import DistributedGradientTape  # noqa: E402
-from hvd_p3.optimizer import DistributedOptimizer  # noqa: E402
+from hvd_p3.gradient_tape import (  # noqa: E402
+    DistributedGradientTape,
+    PartialDistributedGradientTape,
+)
+from hvd_p3.optimizer import DistributedOptimizer, PartialDistributedOptimizer  # noqa: E402
 from hvd_p3.process import (  # noqa: E402
     cross_rank,
     cross_size,
@@ -54,11 +58,14 @@ from hvd_p3.settling import settle  # noqa: E402
 __all__ = [
     "Adasum",
     "Average",
+    "Compression",
     "Configuration",
     "DistributedGradientTape",
     "DistributedOptimizer",
     "Max",
     "Min",
+    "PartialDistributedGradientTape",
+    "PartialDistributedOptimizer",
     "Product",
     "Sum",
     "__version__",
