@@ -55,8 +55,10 @@ def test_tape_refuses(one_rank, arguments, parts):
 
 def test_two_kinds_of_accumulation_are_refused(one_rank):
     sgd = keras.optimizers.SGD(gradient_accumulation_steps=2)
-    call = lambda: hvd_p3.DistributedOptimizer(sgd, backward_passes_per_step=2)  # noqa: E731
-    _assert_refused(call, ["gradient_accumulation_steps=2", "backward_passes_per_step=2"])
+    _assert_refused(
+        lambda: hvd_p3.DistributedOptimizer(sgd, backward_passes_per_step=2),
+        ["gradient_accumulation_steps=2", "backward_passes_per_step=2"],
+    )
 
 
 def test_arguments_without_effect_are_taken(one_rank):
@@ -94,10 +96,10 @@ def test_local_layers_that_are_refused(one_rank):
 
 def test_local_variables_that_are_refused(one_rank):
     optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD())
-    with pytest.raises(TypeError, match="register_local_var.*'kernel'"):
+    with pytest.raises(TypeError, match=r"register_local_var.*'kernel'"):
         optimizer.register_local_var("kernel")
     tape = hvd_p3.DistributedGradientTape(tf.GradientTape())
-    with pytest.raises(TypeError, match="register_local_source.*'kernel'"):
+    with pytest.raises(TypeError, match=r"register_local_source.*'kernel'"):
         tape.register_local_source("kernel")
 
 
@@ -138,5 +140,5 @@ def test_wire_format_is_known_before_there_is_a_gradient():
     sent = wire_format.compress(tf.ones([2, 3]))
     assert wire_format.decompress(sent).dtype == tf.float32
     assert reason_for_immediate_mode(hvd_p3.Compression.fp16, [wire_format], [variable]) is None
-    with pytest.raises(ValueError, match="kernel.*immediate mode"):
+    with pytest.raises(ValueError, match=r"kernel.*immediate mode"):
         wire_format.compress(tf.ones([3, 3]))
