@@ -71,9 +71,11 @@ class _DistributedMethods:
         if state is None or (
             state.aggregation is None and process.current().reduction == process.NOT_NEEDED
         ):
-            return super().apply(grads, trainable_variables)
+            super().apply(grads, trainable_variables)
+            return
         if _is_inside_distributed_loss_scaling(self):
-            return super().apply(grads, trainable_variables)
+            super().apply(grads, trainable_variables)
+            return
         grads = list(grads)
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
@@ -83,7 +85,8 @@ class _DistributedMethods:
                 self.build(trainable_variables)
             self.built = True
         if all(gradient is None for gradient in grads):
-            return super().apply(grads, trainable_variables)  # Keras explains the error
+            super().apply(grads, trainable_variables)  # Keras explains the error
+            return
         self._check_variables_are_known(trainable_variables)
         indices = [self._get_index(variable) for variable in trainable_variables]
         gradients = {
@@ -107,7 +110,7 @@ class _DistributedMethods:
             state.overlapped.push(gradients, completes_update)
             with tf.control_dependencies(values_of(gradients.values())):
                 self._iterations.assign_add(1)
-            return None
+            return
         keras_apply = super().apply
 
         # Keras's train function runs once more at the end of a dataset of unknown length, and fails
@@ -123,8 +126,9 @@ class _DistributedMethods:
                 self.iterations.assign_add(1)
 
         if completes_update is None:
-            return update()
-        return tf.cond(completes_update, update, count)
+            update()
+        else:
+            tf.cond(completes_update, update, count)
 
     def turn_overlap_on(self):
         """Turns overlapped mode on for functions traced from now on.

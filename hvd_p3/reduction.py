@@ -179,7 +179,7 @@ class GradientReducer:
         """Local variables move as far as those whose gradients are averages over all ranks."""
         if not self.options.scale_local_gradients:
             return gradient
-        size = tf.cast(self.options.process_set.size(), gradient.dtype)
+        size = tf.cast(self.options.size(), gradient.dtype)
         if isinstance(gradient, tf.IndexedSlices):
             values = gradient.values / size
             return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
@@ -219,7 +219,7 @@ class GradientReducer:
                 "op=hvd_p3.Adasum cannot combine sparse gradients; use sparse_as_dense=True. "
                 f"Received: sparse gradients of {[self._names[index] for index in gradients]}"
             )
-        average = 1.0 / options.process_set.size() if options.op == horovod.Average else 1.0
+        average = 1.0 / options.size() if options.op == horovod.Average else 1.0
         reduced = {}
         for index, gradient in gradients.items():
 

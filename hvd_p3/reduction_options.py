@@ -75,6 +75,10 @@ class ReductionOptions:
                 "hvd_p3.Average. Received: Horovod on Gloo"
             )
 
+    def size(self):
+        """The number of ranks that reduce together, on ranks outside of the process set too."""
+        return process.size() if self.is_of_all_ranks() else len(self.process_set.ranks)
+
     def is_of_all_ranks(self):
         return self.process_set.process_set_id == horovod.global_process_set.process_set_id
 
