@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from hvd_p3 import call_stack, notices, process, subclassing
 from hvd_p3.distributed_state import DistributedState
+from hvd_p3.local_aggregation import in_this_branch
 from hvd_p3.overlap.late_update import LEARNING_RATE, update_each_variable
 from hvd_p3.sparse_gradients import values_of
 from hvd_p3.variables import native_variable
@@ -116,7 +117,7 @@ class _DistributedMethods:
         # Keras's train function runs once more at the end of a dataset of unknown length, and fails
         # for lack of data while what does not need data still runs. Such a step must not count, or
         # it would count on some ranks only.
-        def update():
+        def update(gradients):
             reduced = state.reducer.reduce(gradients)
             with tf.control_dependencies(values_of(gradients.values())):
                 keras_apply([reduced.get(index) for index in indices], trainable_variables)
@@ -126,9 +127,9 @@ class _DistributedMethods:
                 self.iterations.assign_add(1)
 
         if completes_update is None:
-            update()
+            update(gradients)
         else:
-            tf.cond(completes_update, update, count)
+            tf.cond(completes_update, lambda: update(in_this_branch(gradients)), count)
 
     def turn_overlap_on(self):
         """Turns overlapped mode on for functions traced from now on.

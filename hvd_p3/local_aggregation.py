@@ -85,3 +85,12 @@ def run_if(condition, function):
         function()
     else:
         tf.cond(condition, function, lambda: None)
+
+
+def in_this_branch(gradients):
+    """Brings gradients into the graph of a branch: Keras does not take them from outside of it.
+
+    Args:
+        gradients: dict of variable index to tensor or `tf.IndexedSlices`.
+    """
+    return {index: tf.identity(gradient) for index, gradient in gradients.items()}

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from hvd_p3 import xla
-from hvd_p3.local_aggregation import run_if
+from hvd_p3.local_aggregation import in_this_branch, run_if
 from hvd_p3.overlap import eligibility, guarded_function, guarded_variable
 from hvd_p3.overlap.pending_update import PendingUpdate
 from hvd_p3.sparse_gradients import values_of
@@ -95,7 +95,8 @@ class OverlappedUpdates:
             run_if(condition, push)
 
         def apply_within_the_step():
-            for index, gradient in (*self._reducer.reduce_sparse(sparse).items(), *local.items()):
+            reduced = {**self._reducer.reduce_sparse(sparse), **in_this_branch(local)}
+            for index, gradient in reduced.items():
                 self._late_updates.apply(index, gradient, context, version)
 
         if sparse or local:
