@@ -56,6 +56,10 @@ def _is_inside_distributed_loss_scaling(optimizer):
     return False
 
 
+def _count(iterations):
+    iterations.assign_add(1)
+
+
 def _shown(optimizer):
     """The attributes of the step whose update this thread applies late; empty outside of one."""
     state = object.__getattribute__(optimizer, "__dict__").get(_STATE)
@@ -114,22 +118,24 @@ class _DistributedMethods:
             return
         keras_apply = super().apply
 
-        # Keras's train function runs once more at the end of a dataset of unknown length, and fails
-        # for lack of data while what does not need data still runs. Such a step must not count, or
-        # it would count on some ranks only.
         def update(gradients):
             reduced = state.reducer.reduce(gradients)
             with tf.control_dependencies(values_of(gradients.values())):
                 keras_apply([reduced.get(index) for index in indices], trainable_variables)
 
-        def count():
-            with tf.control_dependencies(values_of(gradients.values())):
-                self.iterations.assign_add(1)
-
+        # Keras's train function runs once more at the end of a dataset of unknown length, and fails
+        # for lack of data while what does not need data still runs. Such a step must not count, or
+        # it would count on some ranks only.
         if completes_update is None:
             update(gradients)
-        else:
-            tf.cond(completes_update, lambda: update(in_this_branch(gradients)), count)
+            return
+        with tf.control_dependencies(values_of(gradients.values())):
+            completes_update = tf.identity(completes_update)
+        tf.cond(
+            completes_update,
+            lambda: update(in_this_branch(gradients)),
+            lambda: _count(self.iterations),
+        )
 
     def turn_overlap_on(self):
         """Turns overlapped mode on for functions traced from now on.

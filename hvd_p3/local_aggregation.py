@@ -79,12 +79,23 @@ class LocalAggregation:
             )
 
 
-def run_if(condition, function):
-    """Runs a function without result where a bool tensor is true; always if it is `None`."""
-    if condition is None:
-        function()
-    else:
-        tf.cond(condition, function, lambda: None)
+def run_if(condition, function, after):
+    """Runs a function without result where a bool tensor is true; always if it is `None`.
+
+    Args:
+        condition: Bool tensor or `None`.
+        function: Function without arguments.
+        after: List of tensors. Without them, in a step that fails before it has computed them,
+            nothing in the function runs. Inside of a branch TensorFlow may drop control
+            dependencies on tensors from outside, so the condition has them.
+    """
+    with tf.control_dependencies(after):
+        if condition is None:
+            function()
+            return
+        with tf.device("CPU:0"):
+            condition = tf.identity(condition)
+    tf.cond(condition, function, lambda: None)
 
 
 def in_this_branch(gradients):

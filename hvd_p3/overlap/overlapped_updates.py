@@ -1,6 +1,6 @@
 """Overlapped mode of one optimizer: pushes each step's gradients and settles the updates."""
 
-import tensorflow as tf
+import functools
 
 from hvd_p3 import xla
 from hvd_p3.local_aggregation import in_this_branch, run_if
@@ -78,29 +78,27 @@ class OverlappedUpdates:
         # that a step without data changes nothing.
         first = max(gradients, key=self._reducer.priorities.__getitem__)
 
-        def advance():
-            with tf.control_dependencies(values_of([gradients[first]])):
-                self._late_updates.apply_without_gradients(without)
-
-        run_if(condition, advance)
+        run_if(
+            condition,
+            lambda: self._late_updates.apply_without_gradients(without),
+            after=values_of([gradients[first]]),
+        )
         context = self._late_updates.context()
         fused = self._reducer.fused_with(sent)
         version = self._late_updates.version
         for index, gradient in dense.items():
             # A condition for each gradient, so that none waits for the others of the step.
-            def push(index=index, gradient=gradient):
-                with tf.control_dependencies([dense[each] for each in fused[index]]):
-                    self._pending[index].push(gradient, context, handles[index])
+            push = functools.partial(self._pending[index].push, gradient, context, handles[index])
+            run_if(condition, push, after=[dense[each] for each in fused[index]])
 
-            run_if(condition, push)
+        def update(index, gradient):
+            for own in in_this_branch({index: gradient}).values():
+                self._late_updates.apply(index, own, context, version)
 
-        def apply_within_the_step():
-            reduced = {**self._reducer.reduce_sparse(sparse), **in_this_branch(local)}
-            for index, gradient in reduced.items():
-                self._late_updates.apply(index, gradient, context, version)
-
-        if sparse or local:
-            run_if(condition, apply_within_the_step)
+        within_the_step = {**self._reducer.reduce_sparse(sparse), **local}
+        for index, gradient in within_the_step.items():
+            update_one = functools.partial(update, index, gradient)
+            run_if(condition, update_one, after=values_of([gradient]))
 
     def guard_all(self):
         """Applies all pending updates; in a function being traced, where they are not yet."""
