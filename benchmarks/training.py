@@ -152,7 +152,8 @@ def measure_tensors(system, measurement):
     if system["family"] == "hvd_p3":
         import hvd_p3
 
-        reducer = hvd_p3.reduction.GradientReducer("tensors", hvd_p3.Average, 1.0, False)
+        options = hvd_p3.reduction_options.ReductionOptions("tensors")
+        reducer = hvd_p3.reduction.GradientReducer(options)
         # Of its variables a reducer needs names and shapes alone.
         reducer.build(
             [types.SimpleNamespace(path=f"tensor_{i}", shape=tensors[i].shape) for i in tensors]

@@ -53,10 +53,14 @@ from hvd_p3.collectives import (  # noqa: E402
     join,
     reducescatter,
 )
+from hvd_p3.compression import Compression  # noqa: E402
 from hvd_p3.configuration import Configuration  # noqa: E402
-from hvd_p3.gradient_tape import DistributedGradientTape  # noqa: E402
+from hvd_p3.gradient_tape import (  # noqa: E402
+    DistributedGradientTape,
+    PartialDistributedGradientTape,
+)
 from hvd_p3.loading import load_model  # noqa: E402
-from hvd_p3.optimizer import DistributedOptimizer  # noqa: E402
+from hvd_p3.optimizer import DistributedOptimizer, PartialDistributedOptimizer  # noqa: E402
 from hvd_p3.process import (  # noqa: E402
     cross_rank,
     cross_size,
@@ -82,11 +86,14 @@ from hvd_p3.sync_batch_normalization import SyncBatchNormalization  # noqa: E402
 __all__ = [
     "Adasum",
     "Average",
+    "Compression",
     "Configuration",
     "DistributedGradientTape",
     "DistributedOptimizer",
     "Max",
     "Min",
+    "PartialDistributedGradientTape",
+    "PartialDistributedOptimizer",
     "ProcessSet",
     "Product",
     "Sum",

@@ -1,30 +1,27 @@
 """Reduces the gradients of one optimizer: their names, priorities, slots and handles."""
 
+import collections
 import itertools
 
 import horovod.tensorflow as horovod
 import tensorflow as tf
 
-from hvd_p3 import forward_order, ops, process, sparse_gradients, tensor_names, xla
+from hvd_p3 import (
+    collectives,
+    compression,
+    forward_order,
+    ops,
+    process,
+    reduction_options,
+    sparse_gradients,
+    tensor_names,
+    xla,
+)
 from hvd_p3.variables import native_variable, path_of
 
-_counter = itertools.count()
-
-
-def check_arguments(op, gradient_predivide_factor):
-    """Raises `ValueError` if arguments of a public function are out of range."""
-    if op not in (horovod.Average, horovod.Sum):
-        raise ValueError(f"op must be hvd_p3.Average or hvd_p3.Sum. Received: op={op!r}")
-    if not gradient_predivide_factor > 0:
-        raise ValueError(
-            "gradient_predivide_factor must be above 0. Received: "
-            f"gradient_predivide_factor={gradient_predivide_factor}"
-        )
-    if gradient_predivide_factor != 1.0 and op != horovod.Average:
-        raise ValueError(
-            "gradient_predivide_factor needs op=hvd_p3.Average. Received: "
-            f"gradient_predivide_factor={gradient_predivide_factor}, op={op!r}"
-        )
+# For each process set by its id: the number of reducers in use. Ranks agree on the number among
+# those of a set, and not beyond it.
+_counters = collections.defaultdict(itertools.count)
 
 
 class GradientReducer:
@@ -34,24 +31,27 @@ class GradientReducer:
     same on all ranks. Used by one thread at a time, the one that traces or runs eagerly.
 
     Args:
-        name: str. The same on all ranks. A number is added in the order of first use.
-        op: `hvd_p3.Average` or `hvd_p3.Sum`.
-        gradient_predivide_factor: float. Divides before the reduction and multiplies after it.
-        sparse_as_dense: bool. Whether sparse gradients are made dense before the reduction.
+        options: `ReductionOptions`. A number is added to the name in the order of first use.
+
+    Attributes:
+        local_indices: Set of the indices of local variables, whose gradients are not reduced.
+        compression: The compressor.
     """
 
-    def __init__(self, name, op, gradient_predivide_factor, sparse_as_dense):
-        self.name = name
-        self.op = op
-        self.prescale = 1.0 / gradient_predivide_factor
-        self.postscale = gradient_predivide_factor
-        self.sparse_as_dense = sparse_as_dense
+    def __init__(self, options):
+        self.options = options
+        self.name = options.name
+        self.compression = options.compression
+        self.local_indices = set()
+        self.prescale = 1.0 / options.gradient_predivide_factor
+        self.postscale = options.gradient_predivide_factor
         self.slots = None
         self.priorities = None
         self._names = None
         self._shapes = None
         self._process = None
-        # In this process's engine: tuple of indices -> ({index: handle}, lists of fused indices).
+        # In this process's engine: what tells a group from others, see `_declare`, ->
+        # ({index: handle}, lists of fused indices).
         self._declared = {}
 
     def build(self, variables):
@@ -61,7 +61,9 @@ class GradientReducer:
             return
         # The number is part of the name, so that two optimizers of one name do not collide. It
         # counts those in use, so one that only some ranks make and never use does no harm.
-        self.name = f"{self.name}.{next(_counter)}"
+        set_id = self.options.process_set.process_set_id
+        of_set = "" if self.options.is_of_all_ranks() else f"set{set_id}."
+        self.name = f"{self.name}.{of_set}{next(_counters[set_id])}"
         paths = [path_of(variable) for variable in variables]
         self._names = tensor_names.rank_independent(paths)
         self._shapes = [tf.TensorShape(variable.shape) for variable in variables]
@@ -79,48 +81,62 @@ class GradientReducer:
         owners = [forward_order.owner(variable) for variable in variables]
         self.priorities = forward_order.priorities(uses, owners)
 
-    def handles(self, gradients):
+    def reason_for_immediate_mode(self, wire_formats, variables):
+        """Says why these gradients cannot be reduced across the end of a step, or returns `None`.
+
+        Args:
+            wire_formats: Their `WireFormat`s, as `wire_formats` made them.
+            variables: The whole list of the optimizer.
+        """
+        if self.options.op == horovod.Adasum:
+            return "op=hvd_p3.Adasum goes through Horovod's own operations"
+        if not self.options.is_of_all_ranks():
+            return "gradients of a process set go through Horovod's own operations"
+        return compression.reason_for_immediate_mode(self.compression, wire_formats, variables)
+
+    def wire_formats(self, variables):
+        """Returns what is sent of the gradients of variables, as a list of `WireFormat`s."""
+        return [compression.WireFormat(self.compression, variable) for variable in variables]
+
+    def handles(self, sent):
         """Returns the engine's handle of each gradient, declaring the group on first use.
 
         Args:
-            gradients: dict of variable index to dense gradient tensor.
+            sent: dict of variable index to what has the dtype and shape that are sent.
 
         Returns:
             dict of variable index to int handle.
         """
-        return self._declare(gradients)[0]
+        return self._declare(sent)[0]
 
-    def fused_with(self, gradients):
+    def fused_with(self, sent):
         """Returns which gradients are reduced as one message with each.
 
         A step must push all of them or none: if it failed between two pushes, the reduction of the
         first would wait forever.
 
         Args:
-            gradients: dict of variable index to dense gradient tensor.
+            sent: dict of variable index to what has the dtype and shape that are sent.
 
         Returns:
-            dict of variable index to the list of gradients of its message, including its own.
+            dict of variable index to the list of indices of its message, including its own.
         """
-        return {
-            index: [gradients[each] for each in fused]
-            for fused in self._declare(gradients)[1]
-            for index in fused
-        }
+        return {index: fused for fused in self._declare(sent)[1] for index in fused}
 
-    def _declare(self, gradients):
+    def _declare(self, sent):
         if self._process is not process.current():
             self._process = process.current()
             self._declared = {}
-        indices = tuple(sorted(gradients))
-        if indices not in self._declared:
+        indices = sorted(sent)
+        key = tuple((index, sent[index].dtype, tuple(sent[index].shape)) for index in indices)
+        if key not in self._declared:
             specs = [
                 ops.TensorSpec(
                     self._names[index],
-                    gradients[index].dtype,
-                    gradients[index].shape,
+                    sent[index].dtype,
+                    sent[index].shape,
                     self._order(index),
-                    self.op,
+                    self.options.op,
                     self.prescale,
                     self.postscale,
                 )
@@ -130,8 +146,8 @@ class GradientReducer:
             group = f"{self.name}.{len(self._declared)}"
             handles = ops.declare_group(group, specs)
             fused = [[indices[each] for each in fused] for fused in ops.fused_tensors(specs)]
-            self._declared[indices] = (dict(zip(indices, handles, strict=True)), fused)
-        return self._declared[indices]
+            self._declared[key] = (dict(zip(indices, handles, strict=True)), fused)
+        return self._declared[key]
 
     def _order(self, index):
         """The engine's priority: that of the forward pass, or the order of backpropagation."""
@@ -140,21 +156,34 @@ class GradientReducer:
         return max(self.priorities) - self.priorities[index]
 
     def split(self, gradients):
-        """Parts gradients into those that are reduced dense and those that stay sparse.
+        """Parts gradients by how they are reduced.
 
         Args:
             gradients: dict of variable index to tensor or `tf.IndexedSlices`.
 
         Returns:
-            Two dicts: of dense tensors, and of `tf.IndexedSlices`.
+            Three dicts: of dense tensors to reduce; of `tf.IndexedSlices` to reduce; and of
+            gradients of local variables, which are not reduced, and scaled already.
         """
-        dense, sparse = {}, {}
+        dense, sparse, local = {}, {}, {}
         for index, gradient in gradients.items():
-            if isinstance(gradient, tf.IndexedSlices) and not self.sparse_as_dense:
+            if index in self.local_indices:
+                local[index] = self._local(gradient)
+            elif isinstance(gradient, tf.IndexedSlices) and not self.options.sparse_as_dense:
                 sparse[index] = gradient
             else:
                 dense[index] = tf.convert_to_tensor(gradient)
-        return dense, sparse
+        return dense, sparse, local
+
+    def _local(self, gradient):
+        """Local variables move as far as those whose gradients are averages over all ranks."""
+        if not self.options.scale_local_gradients:
+            return gradient
+        size = tf.cast(self.options.size(), gradient.dtype)
+        if isinstance(gradient, tf.IndexedSlices):
+            values = gradient.values / size
+            return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+        return gradient / size
 
     def reduce(self, gradients):
         """Reduces gradients within the step (immediate mode).
@@ -165,12 +194,18 @@ class GradientReducer:
         Returns:
             dict of variable index to reduced tensor or `tf.IndexedSlices`.
         """
+        if process.current().reduction == process.NOT_NEEDED:
+            return gradients
         xla.check_not_compiling()
-        dense, sparse = self.split(gradients)
-        return {**self._reduce_dense(dense), **self.reduce_sparse(sparse)}
+        process_set = self.options.process_set
+        reduction_options.check_process_set(process_set)
+        dense, sparse, local = self.split(gradients)
+        if not self.options.is_of_all_ranks() and not process_set.included():
+            return {**dense, **sparse, **local}  # as in Horovod, other ranks train by themselves
+        return {**self._reduce_dense(dense), **self.reduce_sparse(sparse), **local}
 
     def reduce_sparse(self, gradients):
-        """Reduces sparse gradients within the step.
+        """Reduces sparse gradients within the step. They are not compressed.
 
         Args:
             gradients: dict of variable index to `tf.IndexedSlices`.
@@ -178,12 +213,18 @@ class GradientReducer:
         Returns:
             dict of variable index to `tf.IndexedSlices`.
         """
-        average = 1.0 / process.size() if self.op == horovod.Average else 1.0
+        options = self.options
+        if gradients and options.op == horovod.Adasum:
+            raise ValueError(
+                "op=hvd_p3.Adasum cannot combine sparse gradients; use sparse_as_dense=True. "
+                f"Received: sparse gradients of {[self._names[index] for index in gradients]}"
+            )
+        average = 1.0 / options.size() if options.op == horovod.Average else 1.0
         reduced = {}
         for index, gradient in gradients.items():
 
             def reduce_dense(whole, index=index):
-                return self._reduce_dense({index: whole})[index]
+                return self._reduce_as_it_is({index: whole})[index]
 
             reduced[index] = sparse_gradients.reduce_rows(
                 gradient,
@@ -192,6 +233,7 @@ class GradientReducer:
                 self.prescale,
                 self.postscale * average,
                 reduce_dense,
+                options.process_set,
             )
         return reduced
 
@@ -201,43 +243,62 @@ class GradientReducer:
         return f"{self.name.replace('/', '.')}.{index}"
 
     def _reduce_dense(self, gradients):
-        if process.current().reduction == process.HOROVOD:
-            return {
-                index: horovod.allreduce(
-                    gradient,
-                    op=self.op,
-                    prescale_factor=self.prescale,
-                    postscale_factor=self.postscale,
-                    name=self._horovod_name(index),
-                    ignore_name_scope=True,
-                )
-                for index, gradient in gradients.items()
-            }
-        if not gradients:
-            return {}
-        handles = self.handles(gradients)
-        if tf.executing_eagerly():
-            return self._reduce_eagerly(gradients, handles)
-        ops.note_arrival([self.slots[index] for index in gradients], list(gradients.values()))
-        fused = self.fused_with(gradients)
-        reduced = {}
+        sent, contexts = {}, {}
         for index, gradient in gradients.items():
-            with tf.control_dependencies(fused[index]):
-                reduced[index] = ops.all_reduce_slot(self.slots[index], gradient, handles[index])
+            sent[index], contexts[index] = self.compression.compress(gradient)
+        return {
+            index: self.compression.decompress(reduced, contexts[index])
+            for index, reduced in self._reduce_as_it_is(sent).items()
+        }
+
+    def _reduce_as_it_is(self, tensors):
+        if not tensors:
+            return {}
+        if not self._uses_engine():
+            return {
+                index: self._reduce_through_horovod(index, tensor)
+                for index, tensor in tensors.items()
+            }
+        handles = self.handles(tensors)
+        if tf.executing_eagerly():
+            return self._reduce_eagerly(tensors, handles)
+        ops.note_arrival([self.slots[index] for index in tensors], list(tensors.values()))
+        fused = self.fused_with(tensors)
+        reduced = {}
+        for index, tensor in tensors.items():
+            with tf.control_dependencies([tensors[each] for each in fused[index]]):
+                reduced[index] = ops.all_reduce_slot(self.slots[index], tensor, handles[index])
         return reduced
 
-    def _reduce_eagerly(self, gradients, handles):
-        """Pushes all gradients before it waits for the first: eagerly, one op would wait for its
+    def _uses_engine(self):
+        """The engine sums, over all ranks."""
+        return (
+            process.current().reduction == process.ENGINE
+            and self.options.op != horovod.Adasum
+            and self.options.is_of_all_ranks()
+        )
+
+    def _reduce_through_horovod(self, index, tensor):
+        return collectives.allreduce(
+            tensor,
+            op=self.options.op,
+            prescale_factor=self.prescale,
+            postscale_factor=self.postscale,
+            name=self._horovod_name(index),
+            process_set=self.options.process_set,
+            ignore_name_scope=True,
+        )
+
+    def _reduce_eagerly(self, tensors, handles):
+        """Pushes all tensors before it waits for the first: eagerly, one op would wait for its
         own result while the members of its fused slice are not even pushed."""
-        for index, gradient in gradients.items():
-            ops.push(self.slots[index], gradient, [], handles[index])
+        for index, tensor in tensors.items():
+            ops.push(self.slots[index], tensor, [], handles[index])
         reduced = {}
         failure = None
-        for index, gradient in gradients.items():
+        for index, tensor in tensors.items():
             try:
-                reduced[index], _, _ = ops.pull(
-                    self.slots[index], gradient.dtype, gradient.shape, []
-                )
+                reduced[index], _, _ = ops.pull(self.slots[index], tensor.dtype, tensor.shape, [])
             except tf.errors.OpError as error:
                 failure = failure or error  # the other slots are pulled all the same, to be free
         if failure is not None:

@@ -10,8 +10,8 @@ import tensorflow as tf
 from hvd_p3 import collectives
 
 
-def reduce_rows(gradient, shape, name, scale_before, scale_after, reduce_dense):
-    """Sums a sparse gradient over all ranks.
+def reduce_rows(gradient, shape, name, scale_before, scale_after, reduce_dense, process_set):
+    """Sums a sparse gradient over the ranks of a process set.
 
     Args:
         gradient: `tf.IndexedSlices`. Rows may occur several times, or none at all.
@@ -20,17 +20,18 @@ def reduce_rows(gradient, shape, name, scale_before, scale_after, reduce_dense):
         scale_before: float. Factor for exchanged rows, before the sum.
         scale_after: float. Factor for exchanged rows, after the sum.
         reduce_dense: Function of a dense gradient that returns it reduced and scaled.
+        process_set: `ProcessSet` that this rank is in.
 
     Returns:
         `tf.IndexedSlices`, the same on all ranks, in which each row occurs once.
     """
     rows, values = _sum_of_each_row(tf.cast(gradient.indices, tf.int64), gradient.values)
-    all_rows = _gather(rows, f"{name}.rows")
+    all_rows = _gather(rows, f"{name}.rows", process_set)
     row_bytes = shape[1:].num_elements() * values.dtype.size
     gathered_bytes = tf.size(all_rows, tf.int64) * (row_bytes + tf.int64.size)
 
     def gather():
-        all_values = _gather(_scaled(values, scale_before), f"{name}.values")
+        all_values = _gather(_scaled(values, scale_before), f"{name}.values", process_set)
         unique, summed = _sum_of_each_row(all_rows, all_values)
         return unique, _scaled(summed, scale_after)
 
@@ -48,9 +49,9 @@ def values_of(gradients):
     return [each.values if isinstance(each, tf.IndexedSlices) else each for each in gradients]
 
 
-def _gather(tensor, name):
+def _gather(tensor, name, process_set):
     # Keras puts the numbers of the process into name scopes; they may differ between ranks.
-    return collectives.allgather(tensor, name=name, ignore_name_scope=True)
+    return collectives.allgather(tensor, name=name, process_set=process_set, ignore_name_scope=True)
 
 
 def _sum_of_each_row(rows, values):

@@ -3,7 +3,7 @@
 import keras
 
 from hvd_p3 import process
-from hvd_p3.optimizer import is_distributed, make_distributed, state_of
+from hvd_p3.distributed_optimizer import is_distributed, make_distributed, state_of
 
 
 def prepare(model):
@@ -65,4 +65,5 @@ def _move_outside_loss_scaling(model):
         return
     # The inner one stays distributed, for a model that is compiled with it again; inside a
     # distributed LossScaleOptimizer it applies what is reduced already.
-    make_distributed(outer, state_of(inner).reducer)
+    state = state_of(inner)
+    make_distributed(outer, state.reducer, state.aggregation, state.local_variables)

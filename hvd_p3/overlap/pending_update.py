@@ -38,13 +38,15 @@ class PendingUpdate:
         variable: `tf.Variable`.
         slot: `ops.Slot` of the variable.
         late_updates: `LateUpdates` of the optimizer.
+        wire_format: `compression.WireFormat` of the variable's gradient.
     """
 
-    def __init__(self, index, variable, slot, late_updates):
+    def __init__(self, index, variable, slot, late_updates, wire_format):
         self._index = index
         self._variable = variable
         self._slot = slot
         self._late_updates = late_updates
+        self._wire_format = wire_format
         # graph -> number of ops that took the slot when the last guard was made
         self._slot_users_at_guard = weakref.WeakKeyDictionary()
         self._used_unguarded = False
@@ -93,7 +95,8 @@ class PendingUpdate:
     def push(self, gradient, step_context, tensor_handle):
         """Starts the reduction of this step's gradient. Guard first: one update can be pending."""
         version = self._late_updates.version
-        ops.push(self._slot, gradient, step_context, tensor_handle, version)
+        sent = self._wire_format.compress(gradient)
+        ops.push(self._slot, sent, step_context, tensor_handle, version)
 
     @contextlib.contextmanager
     def suspended(self):
@@ -139,16 +142,17 @@ class PendingUpdate:
         with self.suspended(), _no_autocast():
             # A graph has the hyper-parameters of its own trace; eagerly there is a choice.
             version = ops.ANY_VERSION if tf.executing_eagerly() else self._late_updates.version
-            gradient, step_context, pushed_version = ops.pull(
+            reduced, step_context, pushed_version = ops.pull(
                 self._slot,
-                self._variable.dtype,
-                self._variable.shape,
+                self._wire_format.dtype,
+                self._wire_format.shape,
                 self._late_updates.context_specs,
                 keep_failure=True,
                 version=version,
             )
             if version == ops.ANY_VERSION:
                 version = int(pushed_version)
+            gradient = self._wire_format.decompress(reduced)
             self._late_updates.apply(self._index, gradient, step_context, version)
 
 

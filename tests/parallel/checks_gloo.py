@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from expect import same_bits
+from expect import raises, same_bits
 
 import hvd_p3 as hvd
 
@@ -31,3 +31,19 @@ def check_tape():
         loss = tf.reduce_sum(variable) * (1.0 + hvd.rank())
     gradient = hvd.DistributedGradientTape(tape).gradient(loss, variable)
     same_bits(gradient, np.float32([1.5, 1.5]), "gradient")
+
+
+def check_compression_and_backward_passes():
+    for compression in (hvd.Compression.fp16, hvd.Compression.bf16):
+        variable = keras.Variable(np.zeros(3, "float32"))
+        optimizer = hvd.DistributedOptimizer(
+            keras.optimizers.SGD(1.0), compression=compression, backward_passes_per_step=2
+        )
+        for value in (1.0 + hvd.rank(), 2.0**-20):  # the second is lost: 16 bits hold the sum
+            optimizer.apply([tf.fill([3], value)], [variable])
+        same_bits(variable.numpy(), np.full(3, -1.5, "float32"), "variable")
+
+
+def check_adasum_is_refused():
+    with raises(ValueError, "op=hvd_p3.Adasum", "horovodrun --mpi"):
+        hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), op=hvd.Adasum)

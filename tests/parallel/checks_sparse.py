@@ -99,7 +99,8 @@ def check_integers():
     table = tf.Variable(tf.zeros([_ROWS, 2], tf.int32))
     for op, factor in ((hvd.Average, 3), (hvd.Sum, 6)):
         mine = tf.IndexedSlices(tf.fill([1, 2], 3), tf.constant([hvd.rank() // 2]), None)
-        reducer = hvd.reduction.GradientReducer("integers", op, 1.0, sparse_as_dense=False)
+        options = hvd.reduction_options.ReductionOptions("integers", op)
+        reducer = hvd.reduction.GradientReducer(options)
         reducer.build([table])
         reducer.record_forward_order([table])
         (reduced,) = reducer.reduce({0: mine}).values()

@@ -11,6 +11,7 @@ _MODULES = {
     "checks_horovod_api": [2],
     "checks_optimizer": [2],
     "checks_order": [4],
+    "checks_reduction": [4],
     "checks_settings": [4],
     "checks_sparse": [2],
     "checks_tape": [2],

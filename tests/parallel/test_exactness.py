@@ -22,6 +22,7 @@ _MODULES = {
     "rows_loops": ("row_", 2),
     "rows_dtypes": ("row_", 2),
     "rows_digits": ("row_", 2),
+    "rows_reduction": ("row_", 2),
     "rows_on_four_ranks": ("row_", 4),
     "checks_mutation": ("check_", 2),
 }

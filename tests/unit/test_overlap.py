@@ -56,11 +56,12 @@ def _wait_until(condition):
         time.sleep(0.005)
 
 
-def _overlapped_model(probe, after=None, before_overlap=lambda model: None):
+def _overlapped_model(probe, after=None, before_overlap=lambda model: None, **options):
     layers = [keras.layers.Dense(_FIRST), probe, keras.layers.Dense(_SECOND)]
     model = keras.Sequential([keras.Input((4,)), *layers, *([after] if after else [])])
     before_overlap(model)
-    model.compile(hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)), loss="mse")
+    optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9), **options)
+    model.compile(optimizer, loss="mse")
     model.optimizer.build(model.trainable_variables)
     assert model.optimizer.turn_overlap_on() is None
     return model
@@ -161,10 +162,14 @@ def test_first_layer_runs_while_a_later_layer_is_on_the_wire(gated_engine):
     assert hvd_p3.statistics()["forward_wait_seconds"] - waited_before >= 0.2
 
 
-def test_gradient_is_queued_before_the_layer_in_front_has_run_backward(gated_engine):
-    submitted = []
+@pytest.mark.parametrize("passes", [1, 2])
+def test_gradient_is_queued_before_the_layer_in_front_has_run_backward(gated_engine, passes):
+    submitted, earlier_passes = [], [None] * (passes - 1)
 
     def wait_for_second_layer():
+        if earlier_passes:
+            return earlier_passes.pop()
+
         def second_layer_is_submitted():
             events = hvd_p3.take_trace()
             submitted.extend(each["tensor"] for each in events if each["kind"] == "submitted")
@@ -173,8 +178,13 @@ def test_gradient_is_queued_before_the_layer_in_front_has_run_backward(gated_eng
         _wait_until(second_layer_is_submitted)
         assert not any(tensor.endswith("dense/kernel") for tensor in submitted)
 
-    model = _overlapped_model(_Probe(backward=wait_for_second_layer))
+    model = _overlapped_model(
+        _Probe(backward=wait_for_second_layer), backward_passes_per_step=passes
+    )
     hvd_p3.take_trace()
+    for _ in range(passes - 1):
+        model.train_on_batch(*_batch())
+        assert not hvd_p3.take_trace()
     model.train_on_batch(*_batch())
     assert submitted
 

@@ -21,6 +21,8 @@ BATCH = 4
 
 # The rows that train in immediate mode, and the notice that says why. All others are overlapped.
 IMMEDIATE = {
+    "row_adasum": "op=hvd_p3.Adasum goes through Horovod's own operations",
+    "row_backward_passes_with_loss_scaling": "LossScaleOptimizer looks at all gradients before",
     "row_clip_by_global_norm": "global_clipnorm needs all gradients before any update",
     "row_gradient_accumulation": "gradient_accumulation_steps updates all variables at once",
     "row_loss_scaling_with_overflow": "LossScaleOptimizer looks at all gradients before any update",
