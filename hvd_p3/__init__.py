@@ -50,6 +50,7 @@ from hvd_p3.process import (  # noqa: E402
     take_trace,
 )
 from hvd_p3.settling import settle  # noqa: E402
+from hvd_p3.timeline import start_timeline, stop_timeline  # noqa: E402
 
 __all__ = [
     "Adasum",
@@ -80,6 +81,8 @@ __all__ = [
     "settle",
     "shutdown",
     "size",
+    "start_timeline",
     "statistics",
+    "stop_timeline",
     "take_trace",
 ]

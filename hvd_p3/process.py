@@ -7,6 +7,7 @@ import warnings
 import horovod.tensorflow as horovod
 
 from hvd_p3 import _engine, _environment, configuration
+from hvd_p3.timeline_recorder import TimelineRecorder
 
 # How gradients are reduced in this process.
 NOT_NEEDED = "not needed"  # one rank
@@ -19,9 +20,10 @@ _NOT_INITIALIZED = "hvd_p3 is not initialised; call hvd_p3.init() first."
 class _Process:
     """What init made. One instance, `_process`, written under `_lock`."""
 
-    def __init__(self, config, reduction):
+    def __init__(self, config, reduction, timeline=None):
         self.config = config
         self.reduction = reduction
+        self.timeline = timeline  # `TimelineRecorder`, or None without the engine
 
 
 _lock = threading.Lock()
@@ -73,13 +75,16 @@ def init(comm=None, process_sets=None, **settings):
                 "initialise only once. Call init and shutdown once each."
             )
         horovod.init(process_sets=process_sets)
+        timeline = None
         if horovod.size() == 1:
             _engine.start_single_rank(config.slice_bytes, config.credit_bytes, config.trace)
+            timeline = TimelineRecorder(0, 1, channel=None)
             reduction = NOT_NEEDED
         elif horovod.mpi_enabled():
             _engine.start_mpi(
                 config.slice_bytes, config.credit_bytes, config.trace, _environment.horovod_sleeps
             )
+            timeline = TimelineRecorder(horovod.rank(), horovod.size(), _engine.MpiMessages())
             reduction = ENGINE
         else:
             reduction = HOROVOD
@@ -87,13 +92,15 @@ def init(comm=None, process_sets=None, **settings):
                 warnings.warn(
                     "Horovod runs on Gloo, so gradients go through Horovod's own operations in "
                     "immediate mode, without priorities. Launch with `horovodrun --mpi` to use "
-                    "the priority queue.",
+                    "the priority queue and to record timelines.",
                     stacklevel=2,
                 )
                 _warned_about_gloo = True
-        _process = _Process(config, reduction)
+        _process = _Process(config, reduction, timeline)
     # After Horovod's own, so that the engine stops before Horovod ends MPI.
     atexit.register(shutdown)
+    if timeline is not None:
+        timeline.start_if_set(config.timeline)
 
 
 def shutdown():
@@ -118,6 +125,9 @@ def shutdown():
         if _process is None:
             return
         _engine.stop(_process.config.shutdown_timeout_s)
+        if _process.timeline is not None:
+            # After the engine, so that ranks that wait for this one come too.
+            _process.timeline.stop_at_shutdown(_process.config.shutdown_timeout_s)
         _process = None
         horovod.shutdown()
     atexit.unregister(shutdown)

@@ -63,6 +63,7 @@ int main() {
   EngineOptions options;
   options.settings = {scenario.slice_bytes, scenario.credit_bytes};
   options.trace = true;
+  options.timeline_capacity = scenario.timeline_capacity;
 
   InProcessWorld world(MakeWorldOptions(scenario));
   std::vector<std::unique_ptr<Engine>> engines;

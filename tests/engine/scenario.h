@@ -33,6 +33,10 @@ struct Scenario {
   int shutdown_step = -1;
   bool shutdown_at_end = false;  // every rank shuts down after its last submission, without waiting
   double shutdown_timeout_s = 30.0;
+  // Every rank records a timeline from the start of the first of these steps to that of the second.
+  int timeline_first_step = -1;
+  int timeline_end_step = -1;
+  size_t timeline_capacity = 1 << 18;
 };
 
 // Stops the program with a message at a word that it does not know.
