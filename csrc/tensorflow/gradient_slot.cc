@@ -101,11 +101,8 @@ void GradientSlot::CancelPull(bool drop) {
     const std::lock_guard<std::mutex> lock(mutex_);
     waiting = std::exchange(waiting_, nullptr);
     if (drop && pending_) {
-      if (reduced_) {
-        Take();
-      } else {
-        dropped_ = true;
-      }
+      dropped_ = true;
+      if (reduced_) Take();
     }
   }
   if (!waiting) return;
