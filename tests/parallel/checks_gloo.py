@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from expect import same_bits
+from expect import raises, same_bits
 
 import hvd_p3 as hvd
 
@@ -31,3 +31,8 @@ def check_tape():
         loss = tf.reduce_sum(variable) * (1.0 + hvd.rank())
     gradient = hvd.DistributedGradientTape(tape).gradient(loss, variable)
     same_bits(gradient, np.float32([1.5, 1.5]), "gradient")
+
+
+def check_timeline_says_what_to_use_instead():
+    with raises(RuntimeError, "Horovod runs on Gloo", "HOROVOD_TIMELINE"):
+        hvd.start_timeline("timeline.json")
