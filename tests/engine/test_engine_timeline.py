@@ -88,6 +88,7 @@ def test_full_timeline_keeps_the_first_events_and_counts_the_others(scenario_bin
     scenario = Scenario(ranks=2, tensors=tensors, steps=3, extra_lines=lines)
     for rank in scenarios.run(scenario_binary, scenario)["ranks"]:
         assert len(rank["timeline"]) == capacity
-        # Six events for each of two tensors in three steps.
-        assert rank["timeline_dropped"] == 2 * 6 * 3 - capacity
+        # In each of three steps: submitted, negotiated and completed for each of two tensors; and
+        # queued, started, member and finished for the slice that they share.
+        assert rank["timeline_dropped"] == 3 * (2 * 3 + 4) - capacity
         assert all(event["kind"] == "submitted" for event in rank["timeline"][:1])
