@@ -47,8 +47,7 @@ void Trace::Stop() {
   wants_rounds_ = false;
 }
 
-void Trace::Record(TraceRecord record) {
-  if (!enabled()) return;
+void Trace::Append(TraceRecord record) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!enabled()) return;  // stopped meanwhile
   if (taken_.records.size() >= capacity_) {

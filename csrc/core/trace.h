@@ -62,7 +62,9 @@ class Trace {
 
   // Does nothing while off. Drops the event, and counts it, when the record is full: the start of a
   // run matters more than its end.
-  void Record(TraceRecord record);
+  void Record(const TraceRecord& record) {
+    if (enabled()) Append(record);
+  }
 
   struct Taken {
     std::deque<TraceRecord> records;
@@ -72,6 +74,8 @@ class Trace {
   Taken Take();
 
  private:
+  void Append(TraceRecord record);
+
   const size_t capacity_;
   std::atomic<bool> enabled_{false};
   std::atomic<bool> wants_rounds_{false};

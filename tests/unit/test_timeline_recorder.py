@@ -93,6 +93,16 @@ def test_engine_that_has_stopped_keeps_what_it_recorded(gated_engine, tmp_path):
     recorder.stop_at_shutdown(1.0)  # nothing is left to do
 
 
+def test_setting_records_from_the_start(gated_engine, tmp_path):
+    recorder = TimelineRecorder(0, 1, None)
+    recorder.start_if_set("")
+    assert not recorder.is_recording
+    recorder.start_if_set(str(tmp_path / "timeline.json"))
+    assert recorder.is_recording
+    recorder.stop_at_shutdown(1.0)
+    assert chrome_trace.read(tmp_path / "timeline.json").settings["slice_bytes"] == 1200
+
+
 def test_errors(gated_engine, tmp_path):
     recorder = TimelineRecorder(0, 1, None)
     with pytest.raises(RuntimeError, match=r"call hvd_p3.start_timeline"):
