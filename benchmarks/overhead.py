@@ -1,7 +1,7 @@
 """What hvd_p3 adds to a training step and to its tracing, beside the communication.
 
     python benchmarks/overhead.py                     # plain Keras and a wrapped optimizer
-    horovodrun -np 2 python benchmarks/overhead.py    # and immediate and overlapped mode
+    horovodrun -np 2 python benchmarks/overhead.py    # and both modes, and a timeline
 
 Trains ResNet-50 on random images. The variants take turns, with some steps each, so that a busy
 machine disturbs all alike. All updates of a turn are applied within its time. The table has medians
@@ -9,7 +9,10 @@ and their ratio to plain Keras. A step of more than one rank includes the reduct
 """
 
 import argparse
+import contextlib
+import os
 import statistics
+import tempfile
 import time
 
 import keras
@@ -31,10 +34,12 @@ class Variant:
         arguments: Of the command line.
         distributed: bool. Whether the optimizer is wrapped.
         overlapped: bool. Whether overlapped mode is turned on.
+        timeline: bool. Whether a timeline is recorded while steps are timed.
     """
 
-    def __init__(self, name, arguments, distributed, overlapped=False):
+    def __init__(self, name, arguments, distributed, overlapped=False, timeline=False):
         self.name = name
+        self._timeline = timeline
         keras.utils.set_random_seed(0)
         size = arguments.image_size
         self._model = keras.applications.ResNet50(
@@ -61,7 +66,15 @@ class Variant:
 
     def turn(self):
         """Times some steps."""
-        self.step_seconds.append(self._time(_STEPS_OF_A_TURN) / _STEPS_OF_A_TURN)
+        with self._recording() if self._timeline else contextlib.nullcontext():
+            self.step_seconds.append(self._time(_STEPS_OF_A_TURN) / _STEPS_OF_A_TURN)
+
+    @contextlib.contextmanager
+    def _recording(self):
+        with tempfile.TemporaryDirectory() as folder:
+            hvd.start_timeline(os.path.join(folder, "timeline.json"))
+            yield
+            hvd.stop_timeline()
 
     def _time(self, steps):
         start = time.perf_counter()
@@ -79,6 +92,7 @@ def measure(arguments):
     else:
         variants.append(Variant("hvd_p3, immediate", arguments, distributed=True))
         variants.append(Variant("hvd_p3, overlapped", arguments, distributed=True, overlapped=True))
+        variants.append(Variant("the same, with a timeline", arguments, True, True, timeline=True))
     # The first trace of a process, and the first steps of a function, also warm up TensorFlow.
     work = [Variant.trace] * (1 + arguments.traces) + [Variant.turn] * (1 + arguments.turns)
     for task in rich.progress.track(work, "measuring", disable=hvd.rank() != 0):

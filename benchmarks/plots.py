@@ -10,18 +10,18 @@ Needs no display. Systems without a style below are not drawn.
 import argparse
 import collections
 import dataclasses
-import itertools
 import json
 import math
 import statistics
 from pathlib import Path
 
-import matplotlib.collections
-import matplotlib.colors
 import matplotlib.lines
 import matplotlib.ticker
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from hvd_p3_tools.timeline.boxes import collection, normalization, shares
+from hvd_p3_tools.timeline.model import length
 
 _DOTS_PER_INCH = 150
 _WIDTH = 8  # inches: 1200 pixels
@@ -193,13 +193,9 @@ def timeline(results, folder):
     longest = max(each["step_end_s"] - each["step_start_s"] for each in entries)
     unit, factor = ("s", 1) if longest >= 1 else ("ms", 1000)
     priorities = [event["priority"] for entry in entries for event in entry["events"]]
-    colors = matplotlib.colors.ListedColormap(
-        # The light end of the map would look like waiting.
-        matplotlib.colormaps["viridis"]([0.93 * step / 255 for step in range(256)])
-    )
-    norm = matplotlib.colors.Normalize(min(priorities), max(*priorities, min(priorities) + 1))
+    norm = normalization(priorities)
     for entry, axis in zip(entries, axes, strict=True):
-        bars = _draw_step(axis, entry, factor, unit, colors, norm)
+        bars = _draw_step(axis, entry, factor, unit, norm)
         axis.set_xlim(0, longest * factor * 1.19)
     axes[-1].set_xlabel(f"time since the start of the step ({unit})")
     bar = figure.colorbar(bars, ax=axes, pad=0.015, aspect=30)
@@ -441,25 +437,18 @@ def _entries_to_compare(entries):
     return []
 
 
-def _draw_step(axis, entry, factor, unit, colors, norm):
+def _draw_step(axis, entry, factor, unit, norm):
     start, end = entry["step_start_s"], entry["step_end_s"]
-    boxes, priorities = [], []
+    boxes = []
     for bottom, lane in zip((1.08, 0), _LANES, strict=True):
-        events = [each for each in entry["events"] if each["lane"] == lane]
-        for first, last, low, high, priority in _shares(events):
+        intervals = [(*times, event["priority"]) for event, times in _times_of(entry, lane)]
+        for first, last, low, high, priority in shares(intervals):
             left, right = ((each - start) * factor for each in (first, last))
-            low, high = bottom + 0.92 * low, bottom + 0.92 * high
-            boxes.append([(left, low), (right, low), (right, high), (left, high)])
-            priorities.append(priority)
-    bars = matplotlib.collections.PolyCollection(
-        boxes, array=priorities, cmap=colors, norm=norm, linewidths=0, antialiased=False
-    )
-    axis.add_collection(bars)
+            boxes.append((left, right, bottom + 0.92 * low, bottom + 0.92 * high, priority))
+    bars = axis.add_collection(collection(boxes, norm))
     total = (end - start) * factor
     axis.axvline(total, color="black", linewidth=1.2)
-    idle = total - factor * sum(
-        last - first for first, last in _union(entry["events"], "computation")
-    )
+    idle = total - factor * length(times for _, times in _times_of(entry, "computation"))
     axis.annotate(
         f"step {total:.3g} {unit}",
         (total, 1.85),
@@ -484,38 +473,11 @@ def _draw_step(axis, entry, factor, unit, colors, norm):
     return bars
 
 
-def _shares(events):
-    """Yields boxes that divide the height among the events that are going on.
-
-    Args:
-        events: list of dicts of one lane.
-
-    Yields:
-        Start, end, bottom and top (from 0 to 1), and priority. The most urgent are at the top.
-    """
-    changes = sorted({time for each in events for time in (each["start_s"], each["end_s"])})
-    waiting = collections.deque(sorted(events, key=lambda each: each["start_s"]))
-    active = []
-    for first, last in itertools.pairwise(changes):
-        active = [each for each in active if each["end_s"] > first]
-        while waiting and waiting[0]["start_s"] <= first:
-            active.append(waiting.popleft())
-        active.sort(key=lambda each: -each["priority"])
-        for index, each in enumerate(active):
-            yield first, last, index / len(active), (index + 1) / len(active), each["priority"]
-
-
-def _union(events, lane):
-    """Returns the times at which something goes on in a lane, as a list of (start, end)."""
-    result = []
-    for start, end in sorted(
-        (each["start_s"], each["end_s"]) for each in events if each["lane"] == lane
-    ):
-        if result and start <= result[-1][1]:
-            result[-1] = result[-1][0], max(end, result[-1][1])
-        else:
-            result.append((start, end))
-    return result
+def _times_of(entry, lane):
+    """Yields each event of a lane with its (start, end)."""
+    for event in entry["events"]:
+        if event["lane"] == lane:
+            yield event, (event["start_s"], event["end_s"])
 
 
 def _write(figure, folder, name):

@@ -82,6 +82,7 @@ from hvd_p3.process_sets import (  # noqa: E402
 )
 from hvd_p3.settling import settle  # noqa: E402
 from hvd_p3.sync_batch_normalization import SyncBatchNormalization  # noqa: E402
+from hvd_p3.timeline import start_timeline, stop_timeline  # noqa: E402
 
 __all__ = [
     "Adasum",
@@ -141,6 +142,8 @@ __all__ = [
     "settle",
     "shutdown",
     "size",
+    "start_timeline",
     "statistics",
+    "stop_timeline",
     "take_trace",
 ]

@@ -7,6 +7,9 @@ import horovod.tensorflow as horovod
 from hvd_p3._build_info import HVD_P3_VERSION
 from hvd_p3.configuration import environment_variable
 
+# Settings of which rank 0's count, whatever the others have.
+_OF_RANK_0 = {"timeline"}
+
 
 def check_same_on_all_ranks(config):
     """Compares version and settings. Collective over all ranks, after Horovod's init.

@@ -101,6 +101,14 @@ class Configuration:
         "a boolean (0 or 1)",
         "Whether the engine records what it does, for `hvd_p3.take_trace()`.",
     )
+    timeline: str = _setting(
+        "",
+        str,
+        str,
+        lambda value: True,
+        "a path (str)",
+        "File to which rank 0 writes the timeline of the whole run; none if empty.",
+    )
     stall_warning_s: float = _setting(
         60.0,
         float,

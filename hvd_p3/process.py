@@ -9,6 +9,7 @@ import warnings
 import horovod.tensorflow as horovod
 
 from hvd_p3 import _engine, _environment, agreement, configuration
+from hvd_p3.timeline_recorder import TimelineRecorder
 
 # How gradients are reduced in this process.
 NOT_NEEDED = "not needed"  # one rank
@@ -26,9 +27,10 @@ _FORKED = (
 class _Process:
     """What init made. One instance, `_process`, written under `_lock`."""
 
-    def __init__(self, config, reduction):
+    def __init__(self, config, reduction, timeline=None):
         self.config = config
         self.reduction = reduction
+        self.timeline = timeline  # `TimelineRecorder`, or None without the engine
 
 
 _lock = threading.Lock()
@@ -88,8 +90,10 @@ def init(comm=None, process_sets=None, **settings):
         horovod.init(process_sets=process_sets)
         if horovod.size() > 1:
             agreement.check_same_on_all_ranks(config)
+        timeline = None
         if horovod.size() == 1:
             _engine.start_single_rank(config.slice_bytes, config.credit_bytes, config.trace)
+            timeline = TimelineRecorder(0, 1, channel=None)
             reduction = NOT_NEEDED
         elif horovod.mpi_enabled():
             _engine.start_mpi(
@@ -100,6 +104,7 @@ def init(comm=None, process_sets=None, **settings):
                 config.stall_warning_s,
                 config.stall_timeout_s,
             )
+            timeline = TimelineRecorder(horovod.rank(), horovod.size(), _engine.MpiMessages())
             reduction = ENGINE
         else:
             reduction = HOROVOD
@@ -107,13 +112,15 @@ def init(comm=None, process_sets=None, **settings):
                 warnings.warn(
                     "Horovod runs on Gloo, so gradients go through Horovod's own operations in "
                     "immediate mode, without priorities. Launch with `horovodrun --mpi` to use "
-                    "the priority queue.",
+                    "the priority queue and to record timelines.",
                     stacklevel=2,
                 )
                 _warned_about_gloo = True
-        _process = _Process(config, reduction)
+        _process = _Process(config, reduction, timeline)
     # After Horovod's own, so that the engine stops before Horovod ends MPI.
     atexit.register(_shutdown_at_exit)
+    if timeline is not None:
+        timeline.start_if_set(config.timeline)
 
 
 def shutdown():
@@ -139,6 +146,9 @@ def shutdown():
             return
         timeout_s = _process.config.shutdown_timeout_s
         worked = _engine.stop(timeout_s)
+        if _process.timeline is not None:
+            # After the engine, so that ranks that wait for this one come too.
+            _process.timeline.stop_at_shutdown(timeout_s)
         _process = None
         horovod_end = threading.Thread(target=horovod.shutdown, daemon=True)
         horovod_end.start()

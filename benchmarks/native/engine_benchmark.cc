@@ -26,6 +26,7 @@ struct Options {
   int warmup = 2;
   int steps = 8;
   bool overlapped = true;
+  bool timeline = false;
   EngineOptions engine;
 };
 
@@ -40,7 +41,7 @@ struct Measured {
   std::fprintf(
       stderr,
       "usage: engine_benchmark --layers FILE [--in-process RANKS] [--warmup N] [--steps N]\n"
-      "                        [--immediate] [--slice-bytes N] [--credit-bytes N]\n"
+      "                        [--immediate] [--timeline] [--slice-bytes N] [--credit-bytes N]\n"
       "FILE has a line per layer: forward and backward seconds, and the number of float32\n"
       "elements of each gradient.\n");
   std::exit(2);
@@ -54,12 +55,13 @@ int64_t Number(const char* text) {
 }
 
 Options Parse(int argc, char** argv) {
-  enum { kLayers, kInProcess, kWarmup, kSteps, kImmediate, kSlice, kCredit };
+  enum { kLayers, kInProcess, kWarmup, kSteps, kImmediate, kTimeline, kSlice, kCredit };
   static const option kOptions[] = {{"layers", required_argument, nullptr, kLayers},
                                     {"in-process", required_argument, nullptr, kInProcess},
                                     {"warmup", required_argument, nullptr, kWarmup},
                                     {"steps", required_argument, nullptr, kSteps},
                                     {"immediate", no_argument, nullptr, kImmediate},
+                                    {"timeline", no_argument, nullptr, kTimeline},
                                     {"slice-bytes", required_argument, nullptr, kSlice},
                                     {"credit-bytes", required_argument, nullptr, kCredit},
                                     {nullptr, 0, nullptr, 0}};
@@ -80,6 +82,9 @@ Options Parse(int argc, char** argv) {
         break;
       case kImmediate:
         options.overlapped = false;
+        break;
+      case kTimeline:
+        options.timeline = true;
         break;
       case kSlice:
         options.engine.settings.slice_bytes = Number(optarg);
@@ -107,6 +112,7 @@ Measured RunRank(Engine* engine, const Options& options, const std::vector<Repla
   prctl(PR_SET_TIMERSLACK, 1'000, 0, 0, 0);
   Replay replay(engine, layers, options.overlapped);
   for (int i = 0; i < options.warmup; ++i) replay.Step();
+  if (options.timeline) engine->timeline()->Start();
   Measured measured;
   const StatisticsSnapshot before = engine->statistics()->Snapshot();
   const double cpu_before = CpuSeconds();

@@ -59,14 +59,17 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<ControlChannel> con
       rank_(control_->rank()),
       size_(control_->size()),
       sums_independent_of_slices_(transport_->sums_independent_of_slices()),
-      trace_(options.trace, options.trace_capacity),
+      trace_(options.trace_capacity),
+      timeline_(std::make_shared<Trace>(options.timeline_capacity)),
       statistics_(std::make_shared<Statistics>()),
       settings_(options.settings),
       agreement_(control_->size(), options.settings),
       stall_inspector_(options.stall, control_.get(),
                        [this](const std::string& name) { return FindGroup(name); }),
       schedule_(options.settings.credit_bytes),
-      thread_([this] { Run(); }) {}
+      thread_([this] { Run(); }) {
+  if (options.trace) trace_.Start();
+}
 
 Engine::~Engine() { Shutdown(0.0); }
 
@@ -83,7 +86,10 @@ Status Engine::DeclareGroup(const std::string& name, const std::vector<TensorSpe
     auto group = std::make_unique<Group>(std::move(declaration));
     first_handle_[name] =
         options_.first_handle + static_cast<TensorHandle>(tensors_by_handle_.size());
-    for (Tensor& tensor : group->tensors) tensors_by_handle_.push_back(&tensor);
+    for (Tensor& tensor : group->tensors) {
+      tensor.handle = options_.first_handle + static_cast<TensorHandle>(tensors_by_handle_.size());
+      tensors_by_handle_.push_back(&tensor);
+    }
     new_groups_.push_back(group.get());
     groups_[name] = std::move(group);
   }
@@ -132,6 +138,30 @@ void Engine::ProposeSettings(const EngineSettings& settings) {
 EngineSettings Engine::settings() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return settings_;
+}
+
+std::vector<TraceEvent> Engine::TakeTrace() {
+  std::vector<TraceEvent> events;
+  const Trace::Taken taken = trace_.Take();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const TraceRecord& record : taken.records) {
+    const Tensor* tensor =
+        tensors_by_handle_[static_cast<size_t>(record.tensor - options_.first_handle)];
+    const TensorSpec& spec = tensor->group->spec(*tensor);
+    events.push_back({record.kind, record.time_ns, spec.name, spec.priority, record.offset,
+                      record.bytes, record.bytes_in_flight});
+  }
+  return events;
+}
+
+std::vector<Engine::DeclaredTensor> Engine::DeclaredTensors() const {
+  std::vector<DeclaredTensor> declared;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Tensor* tensor : tensors_by_handle_) {
+    const GroupDeclaration& declaration = tensor->group->declaration;
+    declared.push_back({tensor->handle, declaration.name, tensor->group->spec(*tensor)});
+  }
+  return declared;
 }
 
 void Engine::Shutdown(double timeout_s) {
@@ -235,7 +265,7 @@ bool Engine::AdmitSubmissions() {
     statistics_->Hold(2 * spec.bytes());
     tensor->unfinished_index = unfinished_.size();
     unfinished_.push_back(tensor);
-    Record(TraceKind::kSubmitted, spec, 0, spec.bytes());
+    Record(TraceKind::kSubmitted, *tensor, 0, spec.bytes());
     if (tensor->submission.ready != nullptr) {
       tensor->state = Tensor::State::kAwaiting;
       awaiting_.push_back(tensor);
@@ -364,6 +394,7 @@ void Engine::StartRound() {
 
 void Engine::FinishRound() {
   statistics_->RoundFinished();
+  if (timeline_->wants_rounds()) timeline_->Record({TraceKind::kRound});
   next_round_ns_ = NowNanoseconds() + round_delay_ns_;
   round_delay_ns_ = std::min(2 * round_delay_ns_, kLastRoundDelayNs);
   const uint64_t flags = ~words_[kFlagsWord];
@@ -389,6 +420,7 @@ void Engine::FinishRound() {
       tensor->state = Tensor::State::kScheduled;
       tensor->slices_left =
           static_cast<int64_t>(group.slices_of_tensor[static_cast<size_t>(tensor->index)].size());
+      Record(TraceKind::kNegotiated, *tensor, 0, group.spec(*tensor).bytes());
       RecordQueued(schedule_.TensorReady(tensor));
     }
   }
@@ -448,7 +480,12 @@ void Engine::StartSlice(const ScheduledSlice& scheduled) {
   if (in_flight_.empty()) last_transfer_ns_ = NowNanoseconds();
   bytes_in_flight_ += slice.bytes;
   statistics_->SliceStarted();
-  Record(TraceKind::kStarted, spec, first.offset, slice.bytes);
+  for (const SliceMember& member : slice.members) {
+    const bool is_first = &member == &first;
+    Record(is_first ? TraceKind::kStarted : TraceKind::kMember,
+           group.tensors[static_cast<size_t>(member.tensor)], member.offset,
+           is_first ? slice.bytes : member.count * ElementBytes(spec.dtype), scheduled.number);
+  }
   InFlight in_flight{scheduled, nullptr};
   if (slice.bytes > 0) {
     const Status status = transport_->Start(reduction, &in_flight.collective);
@@ -464,8 +501,8 @@ void Engine::FinishSlice(const ScheduledSlice& scheduled) {
   last_transfer_ns_ = NowNanoseconds();
   bytes_in_flight_ -= slice.bytes;
   statistics_->SliceFinished(slice.bytes);
-  Record(TraceKind::kFinished, group.declaration.tensors[static_cast<size_t>(first.tensor)],
-         first.offset, slice.bytes);
+  Record(TraceKind::kFinished, group.tensors[static_cast<size_t>(first.tensor)], first.offset,
+         slice.bytes, scheduled.number);
   finished_slots_ |= uint64_t{1} << scheduled.slot;
   news_ = true;
   for (const SliceMember& member : slice.members) {
@@ -487,7 +524,7 @@ void Engine::Complete(Tensor* tensor, const Status& status) {
     awaiting_.erase(std::remove(awaiting_.begin(), awaiting_.end(), tensor), awaiting_.end());
   }
   statistics_->Hold(-2 * spec.bytes());
-  Record(TraceKind::kCompleted, spec, 0, spec.bytes());
+  Record(TraceKind::kCompleted, *tensor, 0, spec.bytes());
   submission.done(status);
 }
 
@@ -559,15 +596,18 @@ void Engine::WaitForWork(bool progressed) {
   work_arrived_.wait_for(lock, std::chrono::nanoseconds(sleep));
 }
 
-void Engine::Record(TraceKind kind, const TensorSpec& tensor, int64_t offset, int64_t bytes) {
-  if (!trace_.enabled()) return;
-  trace_.Record({kind, 0, tensor.name, tensor.priority, offset, bytes, bytes_in_flight_});
+void Engine::Record(TraceKind kind, const Tensor& tensor, int64_t offset, int64_t bytes,
+                    int64_t slice) {
+  if (!trace_.enabled() && !timeline_->enabled()) return;
+  const TraceRecord record{kind, tensor.handle, slice, offset, bytes, bytes_in_flight_};
+  if (kind != TraceKind::kNegotiated && kind != TraceKind::kMember) trace_.Record(record);
+  timeline_->Record(record);
 }
 
 void Engine::RecordQueued(const std::vector<QueuedSlice>& slices) {
   for (const QueuedSlice& queued : slices) {
     const Tensor* first = agreement_.tensor(queued.key.tensor);
-    Record(TraceKind::kQueued, first->group->spec(*first), queued.key.offset, queued.bytes);
+    Record(TraceKind::kQueued, *first, queued.key.offset, queued.bytes);
   }
 }
 

@@ -40,7 +40,8 @@ constexpr char kEngineThreadName[] = "hvd_p3 engine";
 struct EngineOptions {
   EngineSettings settings;
   bool trace = false;
-  size_t trace_capacity = 1 << 20;  // events
+  size_t trace_capacity = 1 << 20;     // events
+  size_t timeline_capacity = 1 << 18;  // events
   StallOptions stall;
   // Handles count from here, so that those of an earlier engine of the process are recognised.
   TensorHandle first_handle = 0;
@@ -94,7 +95,17 @@ class Engine {
 
   // May outlive the engine.
   const std::shared_ptr<Statistics>& statistics() const { return statistics_; }
-  std::vector<TraceEvent> TakeTrace() { return trace_.Take(); }
+  // Returns and clears the record that `options.trace` asks for.
+  std::vector<TraceEvent> TakeTrace();
+  // The record of a timeline, which has more kinds of events. May outlive the engine.
+  const std::shared_ptr<Trace>& timeline() const { return timeline_; }
+  struct DeclaredTensor {
+    TensorHandle handle = 0;
+    std::string group;
+    TensorSpec spec;
+  };
+  // All tensors that this rank has declared, by handle.
+  std::vector<DeclaredTensor> DeclaredTensors() const;
 
  private:
   struct InFlight {
@@ -125,7 +136,8 @@ class Engine {
   void LeakWhatIsInUse();
   void InspectStalls();
   void WaitForWork(bool progressed);
-  void Record(TraceKind kind, const TensorSpec& tensor, int64_t offset, int64_t bytes);
+  void Record(TraceKind kind, const Tensor& tensor, int64_t offset, int64_t bytes,
+              int64_t slice = -1);
   void RecordQueued(const std::vector<QueuedSlice>& slices);
 
   const EngineOptions options_;
@@ -135,6 +147,7 @@ class Engine {
   const int size_;
   const bool sums_independent_of_slices_;
   Trace trace_;
+  const std::shared_ptr<Trace> timeline_;
   const std::shared_ptr<Statistics> statistics_;
 
   // Shared between threads, guarded by mutex_.

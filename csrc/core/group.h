@@ -36,7 +36,8 @@ struct Group;
 
 struct Tensor {
   Group* group = nullptr;
-  int32_t index = 0;  // in the group
+  int32_t index = 0;        // in the group
+  TensorHandle handle = 0;  // set when it is declared, then constant
   // ---------------------------------------------------------------------------------------------
   enum class State {
     kIdle,       // nothing submitted

@@ -92,7 +92,8 @@ std::vector<ScheduledSlice> Schedule::StartNext() {
     occupied_ |= uint64_t{1} << slot;
     slot_bytes_[static_cast<size_t>(slot)] = next.bytes;
     bytes_in_flight_ += next.bytes;
-    started.push_back({slot, groups_.at(next.group).group, next.slice, next.key, next.bytes});
+    started.push_back(
+        {slot, groups_.at(next.group).group, next.slice, next.key, next.bytes, slices_started_++});
   }
   return started;
 }

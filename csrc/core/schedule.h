@@ -24,6 +24,7 @@ struct ScheduledSlice {
   int64_t slice = 0;
   SliceKey key;
   int64_t bytes = 0;
+  int64_t number = 0;  // of slices started before; the same on all ranks
 };
 
 class Schedule {
@@ -66,6 +67,7 @@ class Schedule {
   std::array<int64_t, kWindow> slot_bytes_{};
   uint64_t occupied_ = 0;  // bits of slots whose slice is not finished on all ranks
   int64_t bytes_in_flight_ = 0;
+  int64_t slices_started_ = 0;
 };
 
 }  // namespace hvd_p3

@@ -49,6 +49,8 @@ absl::Status GradientSlot::Push(const std::shared_ptr<Engine>& engine, TensorHan
     pending_ = true;
     reduced_ = false;
     statistics_ = engine->statistics();
+    timeline_ = engine->timeline();
+    handle_ = handle;
     result_ = {absl::OkStatus(), output, std::move(context), version};
   }
   auto buffers = std::make_shared<PushedBuffers>(PushedBuffers{gradient, output});
@@ -103,11 +105,8 @@ void GradientSlot::CancelPull(bool drop) {
     const std::lock_guard<std::mutex> lock(mutex_);
     waiting = std::exchange(waiting_, nullptr);
     if (drop && pending_) {
-      if (reduced_) {
-        Take();
-      } else {
-        dropped_ = true;
-      }
+      dropped_ = true;
+      if (reduced_) Take();
     }
   }
   if (!waiting) return;
@@ -120,6 +119,7 @@ void GradientSlot::CancelPull(bool drop) {
 
 GradientSlot::Pulled GradientSlot::Take() {
   if (!result_.status.ok() && keep_failure_ && !dropped_) return {result_.status, {}, {}, 0};
+  if (result_.status.ok() && !dropped_) timeline_->Record({TraceKind::kApplied, handle_});
   pending_ = false;
   dropped_ = false;
   return std::exchange(result_, {});
@@ -130,6 +130,7 @@ void GradientSlot::NoteArrival() {
   if (!pending_ || reduced_ || blocked_) return;
   blocked_ = true;
   statistics_->ReaderBlocked();
+  timeline_->Record({TraceKind::kWaitBegan, handle_});
 }
 
 void GradientSlot::Reduced(const absl::Status& status) {
@@ -139,7 +140,10 @@ void GradientSlot::Reduced(const absl::Status& status) {
     const std::lock_guard<std::mutex> lock(mutex_);
     reduced_ = true;
     result_.status = status;
-    if (blocked_) statistics_->ReaderReleased();
+    if (blocked_) {
+      statistics_->ReaderReleased();
+      timeline_->Record({TraceKind::kWaitEnded, handle_});
+    }
     blocked_ = false;
     waiting = std::exchange(waiting_, nullptr);
     if (waiting || dropped_) pulled = Take();

@@ -73,7 +73,10 @@ class GradientSlot : public tensorflow::ResourceBase {
   bool dropped_ = false;       // nobody will pull what was pushed
   bool keep_failure_ = false;  // as the latest pull asked
   bool blocked_ = false;       // the forward pass is counted as waiting
+  // Of what was pushed last:
+  TensorHandle handle_ = 0;
   std::shared_ptr<Statistics> statistics_;
+  std::shared_ptr<Trace> timeline_;
   Pulled result_;
   PullDone waiting_;
 };

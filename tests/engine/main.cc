@@ -73,6 +73,7 @@ int main() {
     const std::lock_guard<std::mutex> lock(warnings_mutex);
     warnings.push_back(text);
   };
+  options.timeline_capacity = scenario.timeline_capacity;
 
   InProcessWorld world(MakeWorldOptions(scenario));
   std::vector<std::unique_ptr<Engine>> engines;

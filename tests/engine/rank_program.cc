@@ -119,6 +119,8 @@ void RankProgram::Run() {
     if (rank_ == scenario_.shutdown_rank && step == scenario_.shutdown_step) {
       engine_->Shutdown(scenario_.shutdown_timeout_s);
     }
+    if (step == scenario_.timeline_first_step) engine_->timeline()->Start();
+    if (step == scenario_.timeline_end_step) engine_->timeline()->Stop();
     const auto submissions = scenario_.submissions.find({rank_, step});
     if (submissions == scenario_.submissions.end()) continue;
     for (const auto& [tensor, delay_us] : submissions->second) {
@@ -193,6 +195,15 @@ void RankProgram::Report(std::ostream& output) {
            << ",\"tensor\":" << Quoted(event.tensor) << ",\"priority\":" << event.priority
            << ",\"offset\":" << event.offset << ",\"bytes\":" << event.bytes
            << ",\"bytes_in_flight\":" << event.bytes_in_flight << "}";
+    separator = ",";
+  }
+  const Trace::Taken timeline = engine_->timeline()->Take();
+  output << "],\"timeline_dropped\":" << timeline.dropped << ",\"timeline\":[";
+  separator = "";
+  for (const TraceRecord& record : timeline.records) {
+    output << separator << "{\"kind\":" << Quoted(TraceKindName(record.kind))
+           << ",\"tensor\":" << record.tensor << ",\"slice\":" << record.slice
+           << ",\"bytes\":" << record.bytes << ",\"time_ns\":" << record.time_ns << "}";
     separator = ",";
   }
   output << "]}";

@@ -67,6 +67,10 @@ Scenario ParseScenario(std::istream& input) {
       line >> scenario.stall_warning_s >> scenario.stall_timeout_s;
     } else if (word == "shutdown_timeout_s") {
       line >> scenario.shutdown_timeout_s;
+    } else if (word == "timeline") {  // first_step end_step
+      line >> scenario.timeline_first_step >> scenario.timeline_end_step;
+    } else if (word == "timeline_capacity") {
+      line >> scenario.timeline_capacity;
     } else {
       std::cerr << "unknown word in scenario: " << text << "\n";
       std::exit(2);

@@ -35,6 +35,10 @@ struct Scenario {
   double shutdown_timeout_s = 30.0;
   double stall_warning_s = 0;
   double stall_timeout_s = 0;
+  // Every rank records a timeline from the start of the first of these steps to that of the second.
+  int timeline_first_step = -1;
+  int timeline_end_step = -1;
+  size_t timeline_capacity = 1 << 18;
 };
 
 // Stops the program with a message at a word that it does not know.

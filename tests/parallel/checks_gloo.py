@@ -47,3 +47,8 @@ def check_compression_and_backward_passes():
 def check_adasum_is_refused():
     with raises(ValueError, "op=hvd_p3.Adasum", "horovodrun --mpi"):
         hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), op=hvd.Adasum)
+
+
+def check_timeline_says_what_to_use_instead():
+    with raises(RuntimeError, "Horovod runs on Gloo", "HOROVOD_TIMELINE"):
+        hvd.start_timeline("timeline.json")

@@ -15,6 +15,7 @@ _MODULES = {
     "checks_settings": [4],
     "checks_sparse": [2],
     "checks_tape": [2],
+    "checks_timeline": [2],
 }
 
 _CASES = [

@@ -106,21 +106,6 @@ def test_command_line(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "timeline.png")
 
 
-def test_events_that_overlap_share_the_height():
-    events = [_interval("late", 0, 2, priority=7), _interval("urgent", 1, 3, priority=0)]
-    assert list(plots._shares(events)) == [
-        (0, 1, 0, 1, 7),
-        (1, 2, 0, 0.5, 7),
-        (1, 2, 0.5, 1, 0),
-        (2, 3, 0, 1, 0),
-    ]
-
-
-def test_nothing_is_drawn_while_waiting():
-    boxes = list(plots._shares([_interval("a", 0, 1), _interval("b", 2, 3)]))
-    assert [box[:2] for box in boxes] == [(0, 1), (2, 3)]
-
-
 def _event(kind, seconds, tensor="kernel", offset=0, priority=3):
     return {
         "kind": kind,
