@@ -140,7 +140,7 @@ def check_the_late_rank_is_named():
     x, y = np.ones((4, 4), "float32"), np.ones((4, 3), "float32")
     path = _path()
     hvd.start_timeline(path, mark_cycles=True)
-    model.fit(x, y, batch_size=1, verbose=0)  # immediate mode
+    model.fit(x, y, batch_size=1, verbose=0, callbacks=[hvd.callbacks.P3Callback(verbose=0)])
     hvd.stop_timeline()
     if hvd.rank() == 0:
         timeline = chrome_trace.read(path)
