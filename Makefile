@@ -37,7 +37,7 @@ bench:  ## compare with stock Horovod on 4 emulated hosts (6 minutes, needs root
 	@tools/setup.sh bench
 	@tools/bench.sh $(BENCH_ARGS)
 
-bench-full:  ## the same for all models, systems and networks (over an hour)
+bench-full:  ## the same for all models, systems and networks (50 minutes)
 	@tools/setup.sh bench
 	@tools/bench.sh --full $(BENCH_ARGS)
 
