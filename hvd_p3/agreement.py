@@ -20,10 +20,10 @@ def check_same_on_all_ranks(config):
     Raises:
         ValueError: On all ranks, if they differ; lists what each has.
     """
-    mine = {
-        "the version of hvd_p3": HVD_P3_VERSION,
-        **{environment_variable(name): value for name, value in dataclasses.asdict(config).items()},
-    }
+    mine = {"the version of hvd_p3": HVD_P3_VERSION}
+    for name, value in dataclasses.asdict(config).items():
+        if name not in _OF_RANK_0:
+            mine[environment_variable(name)] = value
     by_rank = horovod.allgather_object(mine, name="hvd_p3.settings")
     for what in mine:
         values = [each.get(what, "unknown") for each in by_rank]

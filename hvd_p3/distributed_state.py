@@ -2,6 +2,7 @@
 
 import weakref
 
+import keras
 import tensorflow as tf
 
 from hvd_p3 import process
@@ -124,3 +125,20 @@ class DistributedState:
             for index, variable in enumerate(variables)
             if id(native_variable(variable)) in local
         }
+        if self.reducer.local_indices:
+            self._check_local_gradients_are_by_themselves()
+
+    def _check_local_gradients_are_by_themselves(self):
+        """Gradients of local variables differ between ranks, so nothing that is done with those of
+        the others may depend on them."""
+        reason = None
+        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            reason = "LossScaleOptimizer skips steps by all gradients"
+        elif self.optimizer.global_clipnorm:
+            reason = "global_clipnorm scales all gradients by the norm of all"
+        if reason is not None:
+            raise ValueError(
+                f"{reason}, and those of local variables differ between ranks, so the ranks' "
+                "weights would drift apart. Use one of the two: local variables "
+                "(register_local_var, PartialDistributedOptimizer), or that."
+            )

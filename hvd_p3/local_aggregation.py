@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from hvd_p3 import process
 from hvd_p3.sparse_gradients import values_of
 
 
@@ -65,7 +66,10 @@ class LocalAggregation:
     def _build(self, gradients):
         if self._count is None:
             with tf.init_scope():
-                with tf.device("CPU:0"):
+                # On the host, which decides by it; on one rank XLA may compile the step, and takes
+                # variables of its own device only.
+                alone = process.current().reduction == process.NOT_NEEDED
+                with tf.device(None if alone else "CPU:0"):
                     self._count = tf.Variable(0, trainable=False, dtype=tf.int64)
                 self._sums = {
                     index: tf.Variable(tf.zeros(gradient.shape, gradient.dtype), trainable=False)

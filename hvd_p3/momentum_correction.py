@@ -13,7 +13,7 @@ With Nesterov momentum the look-ahead uses the velocity of the new rate, and is 
 import keras
 import tensorflow as tf
 
-from hvd_p3 import subclassing
+from hvd_p3 import process, subclassing
 from hvd_p3.loss_scaling import innermost
 
 # The attribute of an optimizer with the factor for the next update: a tf.Variable, or in a late
@@ -47,7 +47,10 @@ def enable(optimizer):
     optimizer = innermost(optimizer)
     if is_enabled(optimizer):
         return False
-    with tf.init_scope(), tf.device("CPU:0"):
+    # On the host, where overlapped mode reads it. On one rank the step may be compiled by XLA, which
+    # takes variables of its own device only.
+    alone = process.current().reduction == process.NOT_NEEDED
+    with tf.init_scope(), tf.device(None if alone else "CPU:0"):
         # Not tracked by the optimizer: it is no part of saved files.
         vars(optimizer)[FACTOR] = tf.Variable(1.0, trainable=False, dtype=tf.float64)
     subclassing.mix_in(optimizer, _CorrectsVelocities)

@@ -8,6 +8,7 @@ from hvd_p3 import process
 from hvd_p3.compression import Compression
 from hvd_p3.distributed_optimizer import is_distributed, make_distributed
 from hvd_p3.local_aggregation import LocalAggregation
+from hvd_p3.loss_scaling import innermost
 from hvd_p3.reduction import GradientReducer
 from hvd_p3.reduction_options import ReductionOptions, check_without_effect
 
@@ -180,9 +181,10 @@ def _check_passes(optimizer, op, passes, average):
             "average_aggregated_gradients=True does not go with op=hvd_p3.Adasum, which looks at "
             "the directions of sums; leave it out, or use op=hvd_p3.Average."
         )
-    if passes > 1 and optimizer.gradient_accumulation_steps:
+    steps = innermost(optimizer).gradient_accumulation_steps
+    if passes > 1 and steps:
         raise ValueError(
             "backward_passes_per_step and the optimizer's gradient_accumulation_steps do the same; "
             f"use one of them. Received: backward_passes_per_step={passes}, "
-            f"gradient_accumulation_steps={optimizer.gradient_accumulation_steps}"
+            f"gradient_accumulation_steps={steps}"
         )

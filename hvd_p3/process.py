@@ -23,6 +23,31 @@ _FORKED = (
     "or with multiprocessing's method 'spawn'."
 )
 
+# Horovod agrees on its end within this time, if all ranks answer.
+_LEAST_HOROVOD_END_S = 2.0
+
+
+class _HorovodEnd:
+    """Calls Horovod's shutdown, which may never return, in a thread of its own.
+
+    The thread waits from the start: Python starts none while the program exits.
+    """
+
+    def __init__(self):
+        self._wanted = threading.Event()
+        self._thread = threading.Thread(target=self._wait, name="hvd_p3 end", daemon=True)
+        self._thread.start()
+
+    def _wait(self):
+        self._wanted.wait()
+        horovod.shutdown()
+
+    def run(self, timeout_s):
+        """Returns whether Horovod has ended within `timeout_s` seconds; `None` is for ever."""
+        self._wanted.set()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
 
 class _Process:
     """What init made. One instance, `_process`, written under `_lock`."""
@@ -31,11 +56,14 @@ class _Process:
         self.config = config
         self.reduction = reduction
         self.timeline = timeline  # `TimelineRecorder`, or None without the engine
+        self.horovod_end = _HorovodEnd()
+        self.in_contact = True  # False once the engine has ended without the other ranks
 
 
 _lock = threading.Lock()
 _process = None
 _horovod_is_stuck = False  # its shutdown waits for ranks that do not answer
+_of_parent = None
 _is_forked = False  # from a process that had called init
 _warned_about_gloo = False
 
@@ -144,18 +172,19 @@ def shutdown():
     with _lock:
         if _process is None:
             return
-        timeout_s = _process.config.shutdown_timeout_s
-        worked = _engine.stop(timeout_s)
-        if _process.timeline is not None:
+        ending = _process
+        timeout_s = ending.config.shutdown_timeout_s
+        ending.in_contact &= _engine.stop(timeout_s)
+        if ending.timeline is not None:
             # After the engine, so that ranks that wait for this one come too.
-            _process.timeline.stop_at_shutdown(timeout_s)
+            ending.timeline.stop_at_shutdown(timeout_s)
         _process = None
-        horovod_end = threading.Thread(target=horovod.shutdown, daemon=True)
-        horovod_end.start()
         # Horovod ends with all ranks or not at all. After an error some may be out of reach.
-        horovod_end.join(None if worked else timeout_s)
+        ended = ending.horovod_end.run(
+            None if ending.in_contact else max(timeout_s, _LEAST_HOROVOD_END_S)
+        )
     atexit.unregister(_shutdown_at_exit)
-    if horovod_end.is_alive():
+    if not ended:
         _horovod_is_stuck = True
         atexit.unregister(horovod.shutdown)
         atexit.register(_exit_without_horovod)
@@ -193,10 +222,12 @@ def current():
 
 def _after_fork_in_child():
     """Forgets what belongs to the parent; the child may do anything but use hvd_p3."""
-    global _process, _lock, _is_forked
+    global _process, _of_parent, _lock, _is_forked
     if _process is None:
         return
     _lock = threading.Lock()  # may have been held by a thread that the child does not have
+    # Kept, since destructors of the parent's objects would wait for the parent's threads.
+    _of_parent = _process
     _process = None
     _is_forked = True
     _engine.abandon()

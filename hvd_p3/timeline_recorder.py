@@ -191,6 +191,9 @@ class TimelineRecorder:
         if self._rank != 0:
             clock.answer(self._channel, tag, _ANSWER_S)
             self._channel.send(0, pickle.dumps(mine), tag, _ANSWER_S)
+            # At the end of a program the first rank that goes on ends MPI for all.
+            with contextlib.suppress(RuntimeError):
+                self._channel.receive(0, tag, self._size * _ANSWER_S)
             return None
         gathered = {0: (mine, clock.SAME, clock.SAME)}
         for rank in range(1, self._size):
@@ -201,6 +204,10 @@ class TimelineRecorder:
                 warnings.warn(f"The timeline lacks rank {rank}: {error}.", stacklevel=4)
             else:
                 gathered[rank] = taken, self._offsets[rank], offset
+        for rank in gathered:
+            if rank != 0:
+                with contextlib.suppress(RuntimeError):
+                    self._channel.send(rank, b"", tag, _SHORT_S)
         return gathered
 
     def _write(self, gathered, path):

@@ -19,6 +19,8 @@ def prepare(model):
     if model.jit_compile and process.current().reduction != process.NOT_NEEDED:
         model.jit_compile = False  # XLA cannot compile the custom ops
         model.make_train_function(force=True)
+        # Keras makes them anew when they are needed.
+        model.test_function = model.predict_function = None
     # Keras builds the optimizer when it traces the first step. Earlier is better, since what is
     # traced before cannot be overlapped, but only Keras's own step is known to use all variables.
     keras_step = type(model).train_step is keras.Model.train_step

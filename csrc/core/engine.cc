@@ -185,9 +185,9 @@ void Engine::Shutdown(double timeout_s) {
   if (thread_.joinable()) thread_.join();
 }
 
-bool Engine::failed() const {
+bool Engine::ended_with_all() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return ended_ && end_status_.code() != StatusCode::kShutdown;
+  return ended_with_all_;
 }
 
 void Engine::Run() {
@@ -207,6 +207,10 @@ void Engine::Run() {
   }
   Status reason = failure_;
   if (reason.ok()) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ended_with_all_ = true;
+    }
     // The caller may end MPI next, and MPI ends for all ranks at once: let the others see the
     // result of the last round first.
     std::this_thread::sleep_for(kFarewell);
@@ -446,7 +450,11 @@ void Engine::StartExchange() {
 
 void Engine::FinishExchange() {
   std::vector<Group*> settled;
-  const Status status = agreement_.Merge(exchanged_, &settled);
+  Status status;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);  // for those who read declarations
+    status = agreement_.Merge(exchanged_, &settled);
+  }
   if (!status.ok()) return Fail(status);
   for (const Group* group : settled) {
     if (group->failure.ok()) continue;

@@ -90,8 +90,8 @@ class Engine {
   // gives up what is unfinished here, and at last leaves without the others.
   void Shutdown(double timeout_s);
 
-  // Whether the engine has ended because of an error, and not of a shutdown.
-  bool failed() const;
+  // Whether the engine has ended together with those of all ranks, without an error.
+  bool ended_with_all() const;
 
   // May outlive the engine.
   const std::shared_ptr<Statistics>& statistics() const { return statistics_; }
@@ -165,6 +165,7 @@ class Engine {
   bool abandon_ = false;             // leave without waiting for other ranks
   bool ended_ = false;
   Status end_status_;  // why the engine ended
+  bool ended_with_all_ = false;
   std::optional<EngineSettings> proposal_;
   EngineSettings settings_;  // in force
 

@@ -64,7 +64,7 @@ Status StallInspector::Inspect(const std::vector<Tensor*>& unfinished, int64_t l
   if (!failure.ok()) return failure;
   if (!asked_.empty()) {
     if (answers_ + 1 < channel_->size() && now < deadline_ns_) return {};
-    return Conclude();
+    return Conclude(last_transfer_ns);
   }
   std::vector<Tensor*> waiting;
   last_question_ = false;
@@ -93,16 +93,15 @@ void StallInspector::Ask(const std::vector<Tensor*>& waiting, int64_t last_trans
     tensor->warned = true;
     if (asked_.size() == kMostAsked) continue;
     Asked asked;
-    asked.group = tensor->group->declaration.name;
-    asked.index = tensor->index;
-    asked.tensor = tensor->group->spec(*tensor).name;
+    asked.tensor = tensor;
+    asked.submitted_ns = tensor->submitted_ns;
     int64_t since_ns = 0;
     Waits(*tensor, last_transfer_ns, &since_ns);
     asked.waited_s = static_cast<double>(now - since_ns) / kNanoseconds;
     asked.by_rank.assign(static_cast<size_t>(channel_->size()), Knowledge::kNone);
     asked.by_rank[static_cast<size_t>(channel_->rank())] = Knowledge::kSubmitted;
-    writer.Text(asked.group);
-    writer.Number(asked.index);
+    writer.Text(tensor->group->declaration.name);
+    writer.Number(tensor->index);
     asked_.push_back(std::move(asked));
   }
   const std::string message = writer.Take();
@@ -110,6 +109,7 @@ void StallInspector::Ask(const std::vector<Tensor*>& waiting, int64_t last_trans
     if (rank != channel_->rank()) Send(rank, message);
   }
   answers_ = 0;
+  waits_for_.clear();
   deadline_ns_ = now + kPatienceNs;
 }
 
@@ -171,14 +171,35 @@ void StallInspector::ReadAnswer(int rank, Reader* reader) {
   ++answers_;
 }
 
-Status StallInspector::Conclude() {
+Status StallInspector::Conclude(int64_t last_transfer_ns) {
+  // Others may have come while they were asked.
+  const int64_t now = NowNanoseconds();
+  const double limit_s = last_question_ ? options_.timeout_s : options_.warning_s;
+  const auto goes_on = [&](const Asked& asked) {
+    int64_t since_ns = 0;
+    return asked.tensor->submitted_ns != asked.submitted_ns ||
+           !Waits(*asked.tensor, last_transfer_ns, &since_ns) ||
+           static_cast<double>(now - since_ns) / kNanoseconds < limit_s;
+  };
+  asked_.erase(std::remove_if(asked_.begin(), asked_.end(), goes_on), asked_.end());
+  if (asked_.empty()) return {};
+  // The tensor that has waited longest, but rather one that is missing somewhere: one that is
+  // submitted everywhere may wait for another of its slice.
+  const auto order = [](const Asked& asked) {
+    return std::make_pair(IsMissing(asked), asked.waited_s);
+  };
+  const Asked worst =
+      *std::max_element(asked_.begin(), asked_.end(),
+                        [&order](const Asked& a, const Asked& b) { return order(a) < order(b); });
+  const bool has_just_come = !IsMissing(worst) && worst.tensor->state == Tensor::State::kReady;
   // One rank speaks for all that wait for the same: the lowest.
-  const auto& by_rank = asked_.front().by_rank;
-  const bool lower_rank_speaks = std::find(by_rank.begin(), by_rank.end(), Knowledge::kSubmitted) !=
-                                 by_rank.begin() + channel_->rank();
-  const std::string description = Describe();
+  const bool lower_rank_speaks =
+      std::find(worst.by_rank.begin(), worst.by_rank.end(), Knowledge::kSubmitted) !=
+      worst.by_rank.begin() + channel_->rank();
+  const std::string description = Describe(worst);
   asked_.clear();
   waits_for_.clear();
+  if (has_just_come) return {};
   if (last_question_) {
     const std::string text = description + ". The wait was ended after " +
                              Seconds(options_.timeout_s) + " (HVD_P3_STALL_TIMEOUT_S)";
@@ -200,19 +221,16 @@ Status StallInspector::Conclude() {
   return {};
 }
 
-std::string StallInspector::Describe() const {
-  // The tensor that has waited longest, but rather one that is missing somewhere: one that is
-  // submitted everywhere may wait for another of its slice.
-  const auto order = [](const Asked& asked) {
-    const auto submitted = [](Knowledge each) { return each == Knowledge::kSubmitted; };
-    const bool everywhere = std::all_of(asked.by_rank.begin(), asked.by_rank.end(), submitted);
-    return std::make_pair(!everywhere, asked.waited_s);
-  };
-  const Asked& worst =
-      *std::max_element(asked_.begin(), asked_.end(),
-                        [&order](const Asked& a, const Asked& b) { return order(a) < order(b); });
+bool StallInspector::IsMissing(const Asked& asked) {
+  return std::any_of(asked.by_rank.begin(), asked.by_rank.end(),
+                     [](Knowledge each) { return each != Knowledge::kSubmitted; });
+}
+
+std::string StallInspector::Describe(const Asked& worst) const {
   std::ostringstream text;
-  text << "tensor " << Quoted(worst.tensor) << " of " << Quoted(worst.group);
+  const Group& group = *worst.tensor->group;
+  text << "tensor " << Quoted(group.spec(*worst.tensor).name) << " of "
+       << Quoted(group.declaration.name);
   const size_t more = asked_.size() - 1 + others_waiting_;
   if (more > 0) text << " and " << more << (more > 1 ? " others have" : " other have");
   text << (more > 0 ? " waited " : " has waited ") << Seconds(worst.waited_s);
@@ -222,8 +240,9 @@ std::string StallInspector::Describe() const {
     if (!reason.empty()) ranks_by_reason[reason].push_back(rank);
   }
   if (ranks_by_reason.empty()) {
-    text
-        << ". All ranks have submitted it and answer, so the network between them is stuck or slow";
+    text << ". All ranks have submitted it and answer: the network between them is stuck or slow, "
+            "or "
+            "a tensor that shares its slice is missing";
   }
   for (const auto& [reason, ranks] : ranks_by_reason) {
     text << ". Missing: " << RankList(ranks) << ", " << reason;
@@ -236,7 +255,9 @@ std::string StallInspector::Explain(int rank, Knowledge knowledge) const {
     case Knowledge::kNone:
       return "which does not answer: its process has stopped, or the network to it is down";
     case Knowledge::kUnknown:
-      return "where no such tensor exists: give all ranks the same model and program";
+      return "where no such tensor exists: it has not come to its first step yet, or has another "
+             "model "
+             "or program";
     case Knowledge::kNotSubmitted: {
       const auto waits_for = waits_for_.find(rank);
       if (waits_for != waits_for_.end() && !waits_for->second.empty()) {

@@ -51,20 +51,20 @@ class StallInspector {
   enum class Knowledge : int8_t { kNone, kUnknown, kNotSubmitted, kSubmitted };
 
   struct Asked {
-    std::string group;
-    int32_t index = 0;
-    std::string tensor;  // its name
+    const Tensor* tensor = nullptr;
+    int64_t submitted_ns = 0;  // tells this submission from later ones
     double waited_s = 0;
     std::vector<Knowledge> by_rank;  // kNone: no answer yet
   };
 
+  static bool IsMissing(const Asked& asked);  // on some rank
   void ReadMessages(const std::vector<Tensor*>& unfinished, Status* failure);
   void Answer(int rank, int64_t question, const std::vector<Tensor*>& unfinished,
               class Reader* reader);
   void ReadAnswer(int rank, class Reader* reader);
   void Ask(const std::vector<Tensor*>& waiting, int64_t last_transfer_ns);
-  Status Conclude();
-  std::string Describe() const;
+  Status Conclude(int64_t last_transfer_ns);
+  std::string Describe(const Asked& worst) const;
   std::string Explain(int rank, Knowledge knowledge) const;
   void Send(int rank, std::string message);
 

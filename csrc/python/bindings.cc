@@ -97,13 +97,13 @@ std::shared_ptr<SliceGate> StartSingleRank(int64_t slice_bytes, int64_t credit_b
   return gate;
 }
 
-// Returns whether the engine had worked until now.
+// Returns whether the engine has ended together with those of all ranks.
 bool Stop(double timeout_s) {
   const std::shared_ptr<Engine> engine = GlobalEngine();
   if (engine == nullptr) return true;
   engine->Shutdown(timeout_s);
   SetGlobalEngine(nullptr);
-  return !engine->failed();
+  return engine->ended_with_all();
 }
 
 using TensorArguments = std::tuple<std::string, std::string, std::vector<int64_t>, int64_t,

@@ -156,6 +156,11 @@ Status MpiControlChannel::StartAllGather(const std::string& mine, std::vector<st
   return status;
 }
 
+MpiControlChannel::~MpiControlChannel() {
+  // MPI may still read what is not sent. Elements of a list stay where they are when it is moved.
+  if (sending()) new std::list<Outgoing>(std::move(outgoing_));
+}
+
 Status MpiControlChannel::Send(int rank, std::string message) {
   const Status status = CheckNotFinalized();
   if (!status.ok()) return status;

@@ -19,6 +19,8 @@ class MpiControlChannel : public ControlChannel {
                     std::shared_ptr<MpiRequests> requests)
       : communicator_(std::move(communicator)), requests_(std::move(requests)) {}
 
+  ~MpiControlChannel() override;
+
   int rank() const override { return communicator_->rank(); }
   int size() const override { return communicator_->size(); }
   Status StartAnd(std::vector<uint64_t>* words, std::unique_ptr<Collective>* collective) override;

@@ -64,8 +64,9 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
 
     def _should_save_model(self, epoch, batch, logs, filepath):
         # Called on all ranks, since it keeps the best value.
+        # Keras saves, with a warning, if the metric is missing, as in an epoch without validation.
         is_best = super()._should_save_model(epoch, batch, logs, filepath)
-        return is_best and process.rank() == 0
+        return is_best and self.monitor in (logs or {}) and process.rank() == 0
 
     def _with_mean(self, logs):
         """Replaces the metric in `logs` by its mean over all ranks."""

@@ -73,6 +73,8 @@ class RankBuilder:
             self._join(slice_number, tensor, self._queued.pop((tensor, offset), None))
             self._rank.bytes_in_flight.append((time, bytes_in_flight))
         elif kind == "member":
+            if slice_number not in self._in_flight:
+                return  # it started before the recording
             first = self._current.get(self._in_flight[slice_number][1][0])
             self._join(slice_number, tensor, first.queued if first else None)
         elif kind == "finished":
