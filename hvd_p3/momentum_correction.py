@@ -47,8 +47,8 @@ def enable(optimizer):
     optimizer = innermost(optimizer)
     if is_enabled(optimizer):
         return False
-    # On the host, where overlapped mode reads it. On one rank the step may be compiled by XLA, which
-    # takes variables of its own device only.
+    # On the host, where overlapped mode reads it. On one rank XLA may compile the step, and takes
+    # variables of its own device only.
     alone = process.current().reduction == process.NOT_NEEDED
     with tf.init_scope(), tf.device(None if alone else "CPU:0"):
         # Not tracked by the optimizer: it is no part of saved files.
