@@ -3,13 +3,15 @@
     program_train.py WHAT [RANK]
 
 WHAT, and what happens on RANK:
-    long        trains for minutes, and rank 0 saves a checkpoint after each epoch
+    long        trains for minutes
     raise       raises an exception in the middle of an epoch
     exit        calls sys.exit(3) there
     fewer       runs fewer steps
     settings    has another slice size
     alone       submits a tensor of its own before it goes on
     memory      has no memory for a large tensor that all ranks reduce
+
+If the variable CHECKPOINTS names a folder, rank 0 saves the model there after each epoch.
 """
 
 import os
@@ -71,8 +73,9 @@ def main():
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     callbacks = [hvd.callbacks.P3Callback(verbose=0), _GoWrong()]
-    if what == "long" and hvd.rank() == 0 and "CHECKPOINT" in os.environ:
-        callbacks.append(keras.callbacks.ModelCheckpoint(os.environ["CHECKPOINT"]))
+    if "CHECKPOINTS" in os.environ and hvd.rank() == 0:
+        path = str(Path(os.environ["CHECKPOINTS"], "{epoch}.keras"))
+        callbacks.append(keras.callbacks.ModelCheckpoint(path))
     epochs = 100000 if what == "long" else 2
     model.fit(x, y, batch_size=8, epochs=epochs, callbacks=callbacks, verbose=0)
     print(f"rank {hvd.rank()} has finished", flush=True)
