@@ -102,7 +102,7 @@ def main():
     before = None
     started = time.monotonic()
     console = rich.console.Console(quiet=hvd.rank() != 0)
-    with rich.progress.Progress(console=console) as bar:
+    with rich.progress.Progress(console=console, refresh_per_second=0.2) as bar:
         task = bar.add_task("slices", total=arguments.slices)
         number = 0
         while (slices := hvd.statistics()["slices"]) < arguments.slices:
