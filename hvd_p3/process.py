@@ -116,8 +116,6 @@ def init(comm=None, process_sets=None, **settings):
                 "initialise only once. Call init and shutdown once each."
             )
         horovod.init(process_sets=process_sets)
-        if horovod.size() > 1:
-            agreement.check_same_on_all_ranks(config)
         timeline = None
         if horovod.size() == 1:
             _engine.start_single_rank(config.slice_bytes, config.credit_bytes, config.trace)
@@ -144,6 +142,13 @@ def init(comm=None, process_sets=None, **settings):
                     stacklevel=2,
                 )
                 _warned_about_gloo = True
+        if horovod.size() > 1:
+            # After start_mpi, which finds out first whether Horovod's collectives work at all.
+            try:
+                agreement.check_same_on_all_ranks(config)
+            except ValueError:
+                _engine.stop(config.shutdown_timeout_s)
+                raise
         _process = _Process(config, reduction, timeline)
     # After Horovod's own, so that the engine stops before Horovod ends MPI.
     atexit.register(_shutdown_at_exit)

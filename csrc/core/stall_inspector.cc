@@ -30,20 +30,16 @@ std::string Seconds(double seconds) {
   return text.str();
 }
 
-// When a tensor began to wait for others; a tensor that waits for this rank's own device does not.
-bool Waits(const Tensor& tensor, int64_t last_transfer_ns, int64_t* since_ns) {
-  switch (tensor.state) {
-    case Tensor::State::kReady:
-      *since_ns = tensor.submitted_ns;
-      return true;
-    case Tensor::State::kScheduled:
-      *since_ns = std::max(tensor.submitted_ns, last_transfer_ns);
-      return true;
-    case Tensor::State::kIdle:
-    case Tensor::State::kAwaiting:
-      return false;
+// For how long a tensor has waited for others; a tensor that waits for this rank's own device does
+// not.
+double WaitedSeconds(const Tensor& tensor, int64_t last_transfer_ns, int64_t now) {
+  int64_t since_ns = now;
+  if (tensor.state == Tensor::State::kReady) {
+    since_ns = tensor.submitted_ns;
+  } else if (tensor.state == Tensor::State::kScheduled) {
+    since_ns = std::max(tensor.submitted_ns, last_transfer_ns);
   }
-  return false;
+  return static_cast<double>(now - since_ns) / kNanoseconds;
 }
 
 }  // namespace
@@ -69,9 +65,7 @@ Status StallInspector::Inspect(const std::vector<Tensor*>& unfinished, int64_t l
   std::vector<Tensor*> waiting;
   last_question_ = false;
   for (Tensor* tensor : unfinished) {
-    int64_t since_ns = 0;
-    if (!Waits(*tensor, last_transfer_ns, &since_ns)) continue;
-    const double waited_s = static_cast<double>(now - since_ns) / kNanoseconds;
+    const double waited_s = WaitedSeconds(*tensor, last_transfer_ns, now);
     const bool too_long = options_.timeout_s > 0 && waited_s >= options_.timeout_s;
     const bool long_enough =
         options_.warning_s > 0 && waited_s >= options_.warning_s && !tensor->warned;
@@ -95,9 +89,7 @@ void StallInspector::Ask(const std::vector<Tensor*>& waiting, int64_t last_trans
     Asked asked;
     asked.tensor = tensor;
     asked.submitted_ns = tensor->submitted_ns;
-    int64_t since_ns = 0;
-    Waits(*tensor, last_transfer_ns, &since_ns);
-    asked.waited_s = static_cast<double>(now - since_ns) / kNanoseconds;
+    asked.waited_s = WaitedSeconds(*tensor, last_transfer_ns, now);
     asked.by_rank.assign(static_cast<size_t>(channel_->size()), Knowledge::kNone);
     asked.by_rank[static_cast<size_t>(channel_->rank())] = Knowledge::kSubmitted;
     writer.Text(tensor->group->declaration.name);
@@ -176,10 +168,8 @@ Status StallInspector::Conclude(int64_t last_transfer_ns) {
   const int64_t now = NowNanoseconds();
   const double limit_s = last_question_ ? options_.timeout_s : options_.warning_s;
   const auto goes_on = [&](const Asked& asked) {
-    int64_t since_ns = 0;
     return asked.tensor->submitted_ns != asked.submitted_ns ||
-           !Waits(*asked.tensor, last_transfer_ns, &since_ns) ||
-           static_cast<double>(now - since_ns) / kNanoseconds < limit_s;
+           WaitedSeconds(*asked.tensor, last_transfer_ns, now) < limit_s;
   };
   asked_.erase(std::remove_if(asked_.begin(), asked_.end(), goes_on), asked_.end());
   if (asked_.empty()) return {};
