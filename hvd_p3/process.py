@@ -122,14 +122,19 @@ def init(comm=None, process_sets=None, **settings):
             timeline = TimelineRecorder(0, 1, channel=None)
             reduction = NOT_NEEDED
         elif horovod.mpi_enabled():
-            _engine.start_mpi(
-                config.slice_bytes,
-                config.credit_bytes,
-                config.trace,
-                _environment.horovod_sleeps,
-                config.stall_warning_s,
-                config.stall_timeout_s,
-            )
+            try:
+                _engine.start_mpi(
+                    config.slice_bytes,
+                    config.credit_bytes,
+                    config.trace,
+                    _environment.horovod_sleeps,
+                    config.stall_warning_s,
+                    config.stall_timeout_s,
+                )
+            except Exception:
+                # The ranks cannot talk to each other, so Horovod cannot agree on its end either.
+                _leave_horovod_out_at_exit()
+                raise
             timeline = TimelineRecorder(horovod.rank(), horovod.size(), _engine.MpiMessages())
             reduction = ENGINE
         else:
@@ -191,8 +196,12 @@ def shutdown():
     atexit.unregister(_shutdown_at_exit)
     if not ended:
         _horovod_is_stuck = True
-        atexit.unregister(horovod.shutdown)
-        atexit.register(_exit_without_horovod)
+        _leave_horovod_out_at_exit()
+
+
+def _leave_horovod_out_at_exit():
+    atexit.unregister(horovod.shutdown)
+    atexit.register(_exit_without_horovod)
 
 
 def _shutdown_at_exit():
@@ -205,7 +214,7 @@ def _exit_without_horovod():
     """Ends the process here: Horovod's library would wait forever for ranks out of reach."""
     sys.stdout.flush()
     print(
-        "hvd_p3: this rank ends without the others, which do not answer; see the error above.",
+        "hvd_p3: this rank ends without agreement with the others; see the error above.",
         file=sys.stderr,
         flush=True,
     )

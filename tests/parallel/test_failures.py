@@ -126,6 +126,15 @@ def test_rank_without_memory_says_so():
     assert "has finished" not in output
 
 
+def test_ranks_that_import_horovod_in_different_order_get_a_message():
+    code, output = launch.Job(2, _PROGRAM.with_name("program_import_order.py")).wait(
+        _START_S + _END_S
+    )
+    assert code != 0
+    assert "some ranks have imported Horovod before hvd_p3 and others after it" in output
+    assert "has started" not in output
+
+
 def test_threads_and_forked_processes():
     """init works in a thread; a forked process is told that it cannot use hvd_p3."""
     code, output = launch.run(2, Path(__file__).parent / "program_processes.py")
