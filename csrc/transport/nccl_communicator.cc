@@ -29,6 +29,9 @@ constexpr std::chrono::seconds kFinalizeTime{2};
 // returned from ncclCommAbort at times, and a rank that hangs tells nobody of the error.
 constexpr std::chrono::seconds kAbortTime{5};
 constexpr std::chrono::milliseconds kPollInterval{1};
+// How long AllReduce waits for NCCL to launch a kernel, which it does in a thread that it starts for
+// each group. The engine would look again later, and nothing else can be enqueued in between.
+constexpr std::chrono::microseconds kLaunchTime{50};
 
 // `comm` may be null. NCCL's last message is of this process and may be older than the error.
 Status FromNccl(ncclResult_t code, const char* call, ncclComm_t comm) {
@@ -169,8 +172,13 @@ Status NcclCommunicator::AllReduce(const std::vector<Segment>& segments, DataTyp
         "ncclAllReduce", comm_);
   }
   // Also after an error: every start needs its end.
-  const Status end = FromNccl(ncclGroupEnd(), "ncclGroupEnd", comm_);
-  return status.ok() ? end : status;
+  const ncclResult_t result = ncclGroupEnd();
+  if (!status.ok()) return status;
+  const Clock::time_point end = Clock::now() + kLaunchTime;
+  while (result == ncclInProgress && State() == ncclInProgress && Clock::now() < end) {
+    std::this_thread::yield();
+  }
+  return FromNccl(result, "ncclGroupEnd", comm_);
 }
 
 Status NcclCommunicator::Record(std::shared_ptr<StreamEvent>* event) {
