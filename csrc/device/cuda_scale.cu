@@ -1,5 +1,3 @@
-#include "device/cuda_scale.h"
-
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <type_traits>
 
 #include "core/element.h"
+#include "device/cuda_scale.h"
 #include "device/cuda_support.h"
 
 namespace hvd_p3 {
@@ -45,21 +44,29 @@ __global__ void ScaleSegments(const Segments segments, Factor factor) {
 }
 
 template <typename Codec, typename Factor>
+const void* KernelOf() {
+  return reinterpret_cast<const void*>(&ScaleSegments<Codec, Factor>);
+}
+
+template <typename Codec>
+constexpr bool kComputedInFloat = std::is_same_v<decltype(Codec::Load({})), float>;
+
+template <typename Codec, typename Factor>
 Status Launch(const Segments& segments, size_t count, int64_t longest, Factor factor,
               cudaStream_t stream) {
   const int64_t blocks = std::min<int64_t>((longest + kThreads - 1) / kThreads, kMostBlocks);
   const dim3 grid(static_cast<unsigned int>(blocks), static_cast<unsigned int>(count));
   void* arguments[] = {const_cast<Segments*>(&segments), &factor};
-  return FromCuda(cudaLaunchKernel(reinterpret_cast<const void*>(&ScaleSegments<Codec, Factor>),
-                                   grid, dim3(kThreads), arguments, 0, stream),
-                  "cudaLaunchKernel");
+  return FromCuda(
+      cudaLaunchKernel(KernelOf<Codec, Factor>(), grid, dim3(kThreads), arguments, 0, stream),
+      "cudaLaunchKernel");
 }
 
 Status ScaleBatch(const Segments& segments, size_t count, int64_t longest, DataType dtype,
                   double factor, cudaStream_t stream) {
   return WithCodec(dtype, [&](auto codec) {
     using Codec = decltype(codec);
-    if constexpr (std::is_same_v<decltype(Codec::Load({})), float>) {
+    if constexpr (kComputedInFloat<Codec>) {
       const float factor32 = static_cast<float>(factor);
       if (static_cast<double>(factor32) == factor) {
         return Launch<Codec>(segments, count, longest, factor32, stream);
@@ -69,7 +76,28 @@ Status ScaleBatch(const Segments& segments, size_t count, int64_t longest, DataT
   });
 }
 
+Status Load(const void* kernel) {
+  cudaFuncAttributes attributes{};
+  return FromCuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+}
+
 }  // namespace
+
+Status LoadCudaScale() {
+  for (const DataType dtype : {DataType::kFloat16, DataType::kBFloat16, DataType::kFloat32,
+                               DataType::kFloat64, DataType::kInt32, DataType::kInt64}) {
+    const Status status = WithCodec(dtype, [](auto codec) {
+      using Codec = decltype(codec);
+      if constexpr (kComputedInFloat<Codec>) {
+        const Status with_float = Load(KernelOf<Codec, float>());
+        if (!with_float.ok()) return with_float;
+      }
+      return Load(KernelOf<Codec, double>());
+    });
+    if (!status.ok()) return status;
+  }
+  return {};
+}
 
 Status CudaScale(const std::vector<Segment>& segments, DataType dtype, double factor,
                  void* stream) {
@@ -79,8 +107,7 @@ Status CudaScale(const std::vector<Segment>& segments, DataType dtype, double fa
   Status status;
   const auto flush = [&] {
     if (count == 0 || !status.ok()) return;
-    status =
-        ScaleBatch(batch, count, longest, dtype, factor, static_cast<cudaStream_t>(stream));
+    status = ScaleBatch(batch, count, longest, dtype, factor, static_cast<cudaStream_t>(stream));
     count = 0;
     longest = 0;
   };
