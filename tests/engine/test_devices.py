@@ -85,6 +85,7 @@ def test_error_of_the_device_library_fails_what_it_had_enqueued(scenario_binary)
     scenario.most_slice_delay_us = 2000
     scenario.extra_lines.append("fail 3 0")
     (reduction,) = _reductions(scenarios.run(scenario_binary, scenario))
+    assert reduction["enqueued"]
     assert reduction["completions"] == 1
     assert reduction["status"] == "transport"
     assert "injected failure of collective 3" in reduction["message"]
