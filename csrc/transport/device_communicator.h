@@ -1,6 +1,7 @@
 // What DeviceTransport needs from a library that reduces device memory, such as NCCL: this rank's
 // communicator and its stream, on which all work is done in the order in which it is enqueued.
-// All methods are called by the engine thread of one process only, and none blocks.
+// All methods are called by the engine thread of one process only. None blocks, but Abort and the
+// destructor may take some seconds.
 //
 // The library may need time to set up a communicator or an operation. Between a call of Open or
 // AllReduce and the next Poll that reports `ready`, nothing but Poll and Abort is called.
@@ -41,9 +42,10 @@ class DeviceCommunicator {
   // The point behind all that was enqueued so far.
   virtual Status Record(std::shared_ptr<StreamEvent>* event) = 0;
 
-  // Gives up everything in flight. Afterwards nothing writes to buffers any more, events of this
-  // stream are reached or fail, and no method but the destructor is called.
-  virtual void Abort() = 0;
+  // Gives up everything in flight; no method but the destructor is called afterwards. Returns
+  // whether buffers of what was given up may still be written to, as Transport::Abort does; if not,
+  // events of this stream are reached or fail.
+  virtual bool Abort() = 0;
 };
 
 }  // namespace hvd_p3

@@ -85,10 +85,7 @@ class DeviceTransport : public Transport {
     }
   }
 
-  bool Abort() override {
-    communicator_->Abort();
-    return false;
-  }
+  bool Abort() override { return communicator_->Abort(); }
 
  private:
   // The gradient is scaled into the output, so no other memory is needed.

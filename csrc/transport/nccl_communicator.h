@@ -14,7 +14,9 @@ namespace hvd_p3 {
 // Any thread may call it; it needs no GPU of its own.
 Status MakeNcclId(std::string* id);
 
-// Does not connect yet. `id`: of rank 0.
+// Does not connect yet. `id`: of rank 0. A communicator that is destroyed without Abort ends in
+// agreement with the other ranks, which should destroy theirs within two seconds; otherwise it
+// aborts.
 std::unique_ptr<DeviceCommunicator> MakeNcclCommunicator(const std::string& id, int rank, int size);
 
 }  // namespace hvd_p3

@@ -9,6 +9,7 @@
 
 #include "core/arithmetic.h"
 #include "core/clock.h"
+#include "core/element.h"
 
 namespace hvd_p3 {
 namespace {

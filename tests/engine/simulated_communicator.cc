@@ -132,11 +132,12 @@ class SimulatedCommunicator : public DeviceCommunicator {
     return {};
   }
 
-  void Abort() override {
+  bool Abort() override {
     stream_.Abort();
     aborted_ = true;
     const std::lock_guard<std::mutex> lock(state_->mutex);
     state_->changed.notify_all();
+    return false;
   }
 
  private:

@@ -1,0 +1,52 @@
+# hvd_p3_cuda: the sources that need CUDA and NCCL, as objects for the engine's shared library and
+# for the test programs. Included by CMakeLists.txt if HVD_P3_WITH_CUDA is on.
+#
+# NCCL is looked for in NCCL_HOME and the system's folders. setup.py, which also looks for the copy
+# that pip installs, sets HVD_P3_NCCL_INCLUDE_DIR and HVD_P3_NCCL_LIBRARY.
+
+# For all GPUs that this nvcc knows, and by PTX for later ones.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES all-major)
+endif()
+if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX})
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+endif()
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_FLAGS_RELEASE "-O2 -DNDEBUG" CACHE STRING "CUDA flags of the Release build")
+set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -g" CACHE STRING "CUDA flags with assertions")
+enable_language(CUDA)
+find_package(CUDAToolkit 11.4 REQUIRED)
+
+find_path(HVD_P3_NCCL_INCLUDE_DIR nccl.h HINTS ENV NCCL_HOME PATH_SUFFIXES include
+          DOC "The folder of nccl.h")
+# By its full name too: pip installs no libnccl.so.
+find_library(HVD_P3_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ENV NCCL_HOME
+             PATH_SUFFIXES lib lib64 DOC "NCCL's shared library")
+if(NOT HVD_P3_NCCL_INCLUDE_DIR OR NOT HVD_P3_NCCL_LIBRARY)
+  message(FATAL_ERROR "nccl.h and libnccl.so.2 were not found (looked in NCCL_HOME and the system's "
+                      "folders): set NCCL_HOME to the folder that has include/ and lib/ of NCCL.")
+endif()
+file(STRINGS ${HVD_P3_NCCL_INCLUDE_DIR}/nccl.h nccl_version_lines
+     REGEX "^#define NCCL_(MAJOR|MINOR|PATCH) +[0-9]+")
+string(REGEX REPLACE "[^0-9]+" "." HVD_P3_NCCL_VERSION "${nccl_version_lines}")
+string(REGEX REPLACE "^\\.|\\.$" "" HVD_P3_NCCL_VERSION "${HVD_P3_NCCL_VERSION}")
+
+add_library(hvd_p3_nccl SHARED IMPORTED)
+set_target_properties(hvd_p3_nccl PROPERTIES
+  IMPORTED_LOCATION ${HVD_P3_NCCL_LIBRARY}
+  INTERFACE_INCLUDE_DIRECTORIES ${HVD_P3_NCCL_INCLUDE_DIR})
+
+# Where NCCL is found when hvd_p3 is loaded, after LD_LIBRARY_PATH: beside hvd_p3 among the packages
+# of pip, or where it was when hvd_p3 was built.
+list(APPEND CMAKE_INSTALL_RPATH "$ORIGIN/../nvidia/nccl/lib")
+get_filename_component(nccl_folder ${HVD_P3_NCCL_LIBRARY} DIRECTORY)
+if(NOT nccl_folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+  list(APPEND CMAKE_INSTALL_RPATH ${nccl_folder})
+endif()
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS
+     csrc/device/cuda_*.cc csrc/device/cuda_*.cu csrc/transport/nccl*.cc)
+add_library(hvd_p3_cuda OBJECT ${cuda_sources})
+target_include_directories(hvd_p3_cuda PUBLIC csrc)
+target_link_libraries(hvd_p3_cuda PUBLIC CUDA::cudart_static hvd_p3_nccl Threads::Threads)
