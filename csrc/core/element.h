@@ -1,6 +1,6 @@
 // How one element of each reducible type is stored and scaled, for host and device code: both give
-// the same bits, NaNs aside, whose payload is the processor's choice. Pure functions; any thread may
-// call them. Buffers are for core/arithmetic.h and device/cuda_scale.h.
+// the same bits, NaNs aside, whose payload is the processor's choice. Pure functions; any thread
+// may call them. Buffers are for core/arithmetic.h and device/cuda_scale.h.
 #ifndef HVD_P3_CORE_ELEMENT_H_
 #define HVD_P3_CORE_ELEMENT_H_
 

@@ -63,9 +63,8 @@ struct Driver {
     if (code == CUDA_SUCCESS) return {};
     const char* text = nullptr;
     if (error_string(code, &text) != CUDA_SUCCESS || text == nullptr) text = "unknown error";
-    return {StatusCode::kTransport,
-            std::string(call) + " failed: " + text + " (" + std::to_string(code) + ")" +
-                kLookFurther};
+    return {StatusCode::kTransport, std::string(call) + " failed: " + text + " (" +
+                                        std::to_string(code) + ")" + kLookFurther};
   }
 };
 

@@ -36,10 +36,10 @@ class GradientSlot : public tensorflow::ResourceBase {
     int64_t version = 0;
   };
   struct Pulled {
-    absl::Status status;
-    tensorflow::Tensor reduced;
-    std::shared_ptr<StreamEvent> completion;  // of `reduced`; null: it is complete
-    std::vector<tensorflow::Tensor> context;
+    absl::Status status{};
+    tensorflow::Tensor reduced{};
+    std::shared_ptr<StreamEvent> completion{};  // of `reduced`; null: it is complete
+    std::vector<tensorflow::Tensor> context{};
     int64_t version = 0;
   };
   using PullDone = std::function<void(const Pulled&)>;

@@ -29,8 +29,8 @@ constexpr std::chrono::seconds kFinalizeTime{2};
 // returned from ncclCommAbort at times, and a rank that hangs tells nobody of the error.
 constexpr std::chrono::seconds kAbortTime{5};
 constexpr std::chrono::milliseconds kPollInterval{1};
-// How long AllReduce waits for NCCL to launch a kernel, which it does in a thread that it starts for
-// each group. The engine would look again later, and nothing else can be enqueued in between.
+// How long AllReduce waits for NCCL to launch a kernel, which it does in a thread that it starts
+// for each group. The engine would look again later, and nothing else can be enqueued in between.
 constexpr std::chrono::microseconds kLaunchTime{50};
 
 // `comm` may be null. NCCL's last message is of this process and may be older than the error.
@@ -40,9 +40,10 @@ Status FromNccl(ncclResult_t code, const char* call, ncclComm_t comm) {
   std::string text = std::string(call) + " failed: " + ncclGetErrorString(code);
   if (details != nullptr && *details != '\0') text += std::string(" (") + details + ")";
   return {StatusCode::kTransport,
-          text + ". Another rank, its GPU or the network between GPUs may have failed: look for "
-                 "the first error in the output of all ranks, run again with NCCL_DEBUG=WARN, and "
-                 "see `hvd-p3 doctor` for the settings of NCCL"};
+          text +
+              ". Another rank, its GPU or the network between GPUs may have failed: look for "
+              "the first error in the output of all ranks, run again with NCCL_DEBUG=WARN, and "
+              "see `hvd-p3 doctor` for the settings of NCCL"};
 }
 
 ncclDataType_t NcclType(DataType dtype) {
@@ -77,8 +78,7 @@ Result PollFor(Clock::duration time, Result pending, Call&& call) {
 
 class NcclCommunicator : public DeviceCommunicator {
  public:
-  NcclCommunicator(const std::string& id, int rank, int size)
-      : id_(id), rank_(rank), size_(size) {}
+  NcclCommunicator(const std::string& id, int rank, int size) : id_(id), rank_(rank), size_(size) {}
   ~NcclCommunicator() override;
 
   int size() const override { return size_; }
@@ -166,10 +166,10 @@ Status NcclCommunicator::AllReduce(const std::vector<Segment>& segments, DataTyp
   if (!status.ok()) return status;
   for (const Segment& segment : segments) {
     if (segment.count == 0 || !status.ok()) continue;
-    status = FromNccl(
-        ncclAllReduce(segment.input, segment.output, static_cast<size_t>(segment.count),
-                      NcclType(dtype), ncclSum, comm_, stream_),
-        "ncclAllReduce", comm_);
+    status =
+        FromNccl(ncclAllReduce(segment.input, segment.output, static_cast<size_t>(segment.count),
+                               NcclType(dtype), ncclSum, comm_, stream_),
+                 "ncclAllReduce", comm_);
   }
   // Also after an error: every start needs its end.
   const ncclResult_t result = ncclGroupEnd();
@@ -190,8 +190,8 @@ bool NcclCommunicator::Abort() {
   // In a thread of its own, since it may not return. That thread is left alone then.
   std::promise<void> promise;
   std::future<void> aborted = promise.get_future();
-  const auto abort = [comm = std::exchange(comm_, nullptr), device_index = device_index_](
-                         std::promise<void> done) {
+  const auto abort = [comm = std::exchange(comm_, nullptr),
+                      device_index = device_index_](std::promise<void> done) {
     const ScopedCudaDevice current(device_index);
     ncclCommAbort(comm);
     done.set_value();
