@@ -113,8 +113,8 @@ def device_of(tensor):
         tensor: A `tf.Variable` or tensor. In a graph a tensor may have no device yet; then it is
             the host, to which TensorFlow copies it.
     """
-    device = tf.DeviceSpec.from_string(tensor.device or HOST)
-    return tensor.device if device.device_type in _REDUCED_DEVICES else HOST
+    device = tensor.device or HOST
+    return device if tf.DeviceSpec.from_string(device).device_type in _REDUCED_DEVICES else HOST
 
 
 class Slot:
