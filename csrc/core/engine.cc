@@ -43,28 +43,28 @@ constexpr unsigned long kTimerSlackNs = 1'000;
 constexpr char kWasShutDown[] =
     "hvd_p3 was shut down: a rank called hvd_p3.shutdown() or ended its program";
 
-// The reductions of a slice: one, or two if its members are not all in the same kind of memory. All
-// ranks have the same members in the same kind, see Memory.
+// The reductions of a slice: one for each memory that its members are in, host memory first. Ranks
+// agree on which members are in host memory and which in a device's, see Memory.
 std::vector<SliceReduction> ReductionsOf(const Group& group, const Slice& slice, int ranks) {
   const TensorSpec& spec =
       group.declaration.tensors[static_cast<size_t>(slice.members.front().tensor)];
-  SliceReduction whole;
-  whole.dtype = spec.dtype;
-  whole.prescale = spec.prescale;
-  whole.postscale = spec.op == ReduceOp::kAverage ? spec.postscale / ranks : spec.postscale;
+  std::map<int, SliceReduction> by_device;
+  for (const SliceMember& member : slice.members) {
+    if (member.count == 0) continue;
+    const Submission& submission = group.tensors[static_cast<size_t>(member.tensor)].submission;
+    SliceReduction& reduction = by_device[submission.device.index];
+    reduction.device = submission.device;
+    const int64_t offset_bytes = member.offset * ElementBytes(spec.dtype);
+    reduction.segments.push_back({static_cast<const char*>(submission.input) + offset_bytes,
+                                  static_cast<char*>(submission.output) + offset_bytes,
+                                  member.count});
+  }
   std::vector<SliceReduction> reductions;
-  for (const bool on_host : {true, false}) {
-    SliceReduction reduction = whole;
-    for (const SliceMember& member : slice.members) {
-      const Submission& submission = group.tensors[static_cast<size_t>(member.tensor)].submission;
-      if (submission.device.is_host() != on_host || member.count == 0) continue;
-      reduction.device = submission.device;
-      const int64_t offset_bytes = member.offset * ElementBytes(spec.dtype);
-      reduction.segments.push_back({static_cast<const char*>(submission.input) + offset_bytes,
-                                    static_cast<char*>(submission.output) + offset_bytes,
-                                    member.count});
-    }
-    if (!reduction.segments.empty()) reductions.push_back(std::move(reduction));
+  for (auto& [device, reduction] : by_device) {
+    reduction.dtype = spec.dtype;
+    reduction.prescale = spec.prescale;
+    reduction.postscale = spec.op == ReduceOp::kAverage ? spec.postscale / ranks : spec.postscale;
+    reductions.push_back(std::move(reduction));
   }
   return reductions;
 }

@@ -95,7 +95,7 @@ int main() {
   std::vector<std::unique_ptr<RankProgram>> programs;
   for (int rank = 0; rank < scenario.ranks; ++rank) {
     std::unique_ptr<Transport> transport = world.MakeTransport(rank);
-    if (UsesDevices(scenario)) {
+    if (UsesDevices(scenario) && !scenario.host_transport_only) {
       transport = MakeRoutingTransport(std::move(transport),
                                        MakeDeviceTransport(network.MakeCommunicator(rank)));
     }

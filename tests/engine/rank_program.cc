@@ -170,7 +170,9 @@ void RankProgram::SubmitTensor(int tensor, int step) {
     submitted->available.Complete(status);
     submitted->ticket.Complete(status);
   };
-  latest_[static_cast<size_t>(tensor)] = reduction.get();
+  Reduction*& latest = latest_[static_cast<size_t>(tensor)];
+  reduction->overlaps_previous = latest != nullptr && latest->ticket.completions() == 0;
+  latest = reduction.get();
   reductions_.push_back(std::move(reduction));
   engine_->Submit(handles_[static_cast<size_t>(tensor)], std::move(submission));
 }
@@ -178,7 +180,8 @@ void RankProgram::SubmitTensor(int tensor, int step) {
 // The input is written by the rank's stream, and the output read by it, while the engine's streams
 // go on.
 void RankProgram::PutOnDevice(Reduction* reduction, Submission* submission) {
-  submission->device.index = 0;
+  const auto index = scenario_.device_index.find(reduction->tensor);
+  submission->device.index = index == scenario_.device_index.end() ? 0 : index->second;
   std::vector<char> value =
       std::exchange(reduction->input, std::vector<char>(reduction->output.size(), kGarbage));
   compute_stream_->Enqueue([reduction, value = std::move(value)] {
@@ -187,6 +190,7 @@ void RankProgram::PutOnDevice(Reduction* reduction, Submission* submission) {
   submission->input = reduction->input.data();
   submission->ready = compute_stream_->Record();
   submission->enqueued = [this, reduction](const std::shared_ptr<StreamEvent>& event) {
+    reduction->enqueued = true;
     event->BlockStream(compute_stream_.get());
     compute_stream_->Enqueue([reduction, event] { reduction->used = reduction->output; });
     reduction->available.Complete(Status());
@@ -233,6 +237,8 @@ void RankProgram::Report(std::ostream& output) {
            << ",\"completions\":" << reduction->ticket.completions()
            << ",\"status\":" << Quoted(CodeName(reduction->status.code()))
            << ",\"message\":" << Quoted(reduction->status.message())
+           << ",\"enqueued\":" << (reduction->enqueued ? "true" : "false")
+           << ",\"overlaps_previous\":" << (reduction->overlaps_previous ? "true" : "false")
            << ",\"correct\":" << (reduction->correct ? "true" : "false") << "}";
     separator = ",";
   }

@@ -36,6 +36,8 @@ class RankProgram {
     std::vector<char> input;
     std::vector<char> output;
     bool on_device = false;
+    bool enqueued = false;           // reported by the engine
+    bool overlaps_previous = false;  // submitted before the tensor's previous one completed
     // What the rank's own stream found in the output, behind the event of the reduction.
     std::vector<char> used;
     Ticket available;  // once used or, failing that, once completed

@@ -63,6 +63,12 @@ Scenario ParseScenario(std::istream& input) {
       int rank = 0;
       line >> rank;
       for (int tensor = 0; line >> tensor;) scenario.on_device[rank].insert(tensor);
+    } else if (word == "device_index") {  // tensor index
+      int tensor = 0;
+      line >> tensor;
+      line >> scenario.device_index[tensor];
+    } else if (word == "host_transport_only") {
+      scenario.host_transport_only = true;
     } else if (word == "fail") {  // sequence rank
       line >> scenario.fail_sequence >> scenario.fail_rank;
     } else if (word == "shutdown") {  // rank step

@@ -97,8 +97,8 @@ class SimulatedCommunicator : public DeviceCommunicator {
         return {StatusCode::kTransport, "ranks enqueued different operations"};
       }
     }
-    if (failed_ >= 0) {
-      return {StatusCode::kTransport, "injected failure of collective " + std::to_string(failed_)};
+    if (failing_ >= 0 && --polls_until_failure_ < 0) {
+      return {StatusCode::kTransport, "injected failure of collective " + std::to_string(failing_)};
     }
     if (polls_until_ready_ > 0) {
       if (--polls_until_ready_ > 0) return {};
@@ -121,10 +121,7 @@ class SimulatedCommunicator : public DeviceCommunicator {
 
   Status AllReduce(const std::vector<Segment>& segments, DataType dtype) override {
     const int64_t sequence = sequence_++;
-    if (state_->options.fails && state_->options.fails(sequence, rank_)) {
-      failed_ = sequence;
-      return {};
-    }
+    if (state_->options.fails && state_->options.fails(sequence, rank_)) failing_ = sequence;
     pending_ = [this, segments, dtype, sequence] { Reduce(segments, dtype, sequence); };
     BecomeBusy();
     return {};
@@ -148,6 +145,7 @@ class SimulatedCommunicator : public DeviceCommunicator {
 
   // On the stream.
   void Reduce(const std::vector<Segment>& segments, DataType dtype, int64_t sequence) {
+    if (sequence == failing_) return WaitForAbort();
     std::string part;
     for (const Segment& segment : segments) {
       part.append(static_cast<const char*>(segment.input),
@@ -164,13 +162,19 @@ class SimulatedCommunicator : public DeviceCommunicator {
     }
   }
 
+  void WaitForAbort() {
+    std::unique_lock<std::mutex> lock(state_->mutex);
+    state_->changed.wait(lock, [this] { return aborted_.load(); });
+  }
+
   const std::shared_ptr<SimulatedNetwork::State> state_;
   const int rank_;
   std::mt19937_64 random_;
   int polls_until_ready_ = 0;
   std::function<void()> pending_;  // given to the library and not enqueued yet
   int64_t sequence_ = 0;
-  int64_t failed_ = -1;
+  std::atomic<int64_t> failing_{-1};  // this operation never completes
+  int polls_until_failure_ = 8;
   std::atomic<bool> aborted_{false};
   SimulatedStream stream_;  // last: ends before what its work uses
 };
