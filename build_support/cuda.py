@@ -117,7 +117,7 @@ def find_runtime(compiler, version):
 
 
 def toolkit_of(compiler):
-    """Returns the toolkit's folder. Asks nvcc, since what is on PATH may be a script that calls it."""
+    """Returns the toolkit's folder. Asks nvcc: what is on PATH may be a script that calls it."""
     command = [compiler, "--dryrun", "-x", "cu", os.devnull]
     result = subprocess.run(command, capture_output=True, text=True)
     match = re.search(r"^#\$ TOP=(.+)$", result.stderr, re.MULTILINE)

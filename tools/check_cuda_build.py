@@ -1,5 +1,5 @@
 """Checks the shared objects of a build for GPUs and of one without:
-    check_cuda_build.py FOLDER_WITH_CUDA FOLDER_WITHOUT
+check_cuda_build.py FOLDER_WITH_CUDA FOLDER_WITHOUT
 """
 
 import importlib.util

@@ -11,8 +11,8 @@
 
 namespace hvd_p3 {
 
-// Loads the kernels on the current device. Otherwise CUDA does so when one is first launched, and may
-// wait for all that runs on the device.
+// Loads the kernels on the current device. Otherwise CUDA does so when one is first launched, and
+// may wait for all that runs on the device.
 Status LoadCudaScale();
 
 // Enqueues output[i] = input[i] * factor, for all segments, on `stream`, a cudaStream_t of the

@@ -118,16 +118,4 @@ ScopedCudaDevice::~ScopedCudaDevice() {
   LoadedDriver().pop_context(&ours);
 }
 
-Status FindCudaDevice(const void* memory, int* device_index) {
-  cudaPointerAttributes attributes{};
-  const Status status =
-      FromCuda(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
-  if (!status.ok()) return status;
-  if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged) {
-    return {StatusCode::kInvalidArgument, "a buffer is not in the memory of a GPU"};
-  }
-  *device_index = attributes.device;
-  return {};
-}
-
 }  // namespace hvd_p3

@@ -30,10 +30,6 @@ class ScopedCudaDevice {
   Status status_;
 };
 
-// The index of the GPU, as CUDA counts the visible ones, in whose memory `memory` lies. TensorFlow
-// counts otherwise when the program shows it only some of the GPUs.
-Status FindCudaDevice(const void* memory, int* device_index);
-
 }  // namespace hvd_p3
 
 #endif  // HVD_P3_DEVICE_CUDA_SUPPORT_H_

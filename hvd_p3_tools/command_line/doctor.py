@@ -4,6 +4,7 @@ Run it where the ranks run, with their environment, for example `horovodrun -np 
 """
 
 import ctypes
+import importlib
 import importlib.util
 import os
 import platform
@@ -39,7 +40,9 @@ def run(arguments):
     if devices is not None:
         _show("GPUs of TensorFlow", "; ".join(devices) or "none")
     variables = [name for name in sorted(os.environ) if name.startswith(_VARIABLES)]
-    _show("environment", ", ".join(f"{name}={os.environ[name]}" for name in variables) or "none set")
+    _show(
+        "environment", ", ".join(f"{name}={os.environ[name]}" for name in variables) or "none set"
+    )
     for warning in _warnings(build, devices, nccl[0] if nccl else None):
         print(f"warning: {warning}.")
     if failure is not None:
