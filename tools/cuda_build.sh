@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compiles and links hvd_p3 for NVIDIA GPUs, warnings as errors, into build/cuda, beside the build
-# that is installed; checks that it loads on a machine without a GPU, and that the installed build,
-# if it is one without CUDA, has no trace of it. Does nothing where there is no nvcc.
+# that is installed; tests what it does with NCCL's answers on fake libraries, checks that it loads
+# on a machine without a GPU, and that the installed build, if it is one without CUDA, has no trace
+# of it. Does nothing where there is no nvcc.
 source "$(dirname "$0")/common.sh"
 
 find_nvcc() {
@@ -29,6 +30,9 @@ say "Compiling for GPUs with CUDA $version (about 3 minutes the first time)"
 HVD_P3_WITH_CUDA=1 CMAKE_ARGS="-DHVD_P3_BUILD_TESTS=ON ${CMAKE_ARGS:-}" \
   run_logged "$LOGS/cuda-build.log" python setup.py build_ext --build-lib build/cuda
 
-say "Checking what was built (a few seconds)"
+say "Checking what was built (some ten seconds)"
+python=$(python -c 'import sys; print(sys.implementation.cache_tag)')
+run_logged "$LOGS/nccl-states.log" \
+  "build/$python-tensorflow-$(installed_version tensorflow)-cuda/nccl_states"
 CUDA_VISIBLE_DEVICES=-1 TF_CPP_MIN_LOG_LEVEL=3 \
   run_logged "$LOGS/cuda-check.log" python tools/check_cuda_build.py build/cuda/hvd_p3 hvd_p3
