@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <map>
 #include <new>
 #include <utility>
 
@@ -42,6 +44,12 @@ constexpr unsigned long kTimerSlackNs = 1'000;
 
 constexpr char kWasShutDown[] =
     "hvd_p3 was shut down: a rank called hvd_p3.shutdown() or ended its program";
+
+// The next push_back does not throw.
+template <typename T>
+void MakeRoomForOne(std::vector<T>* list) {
+  if (list->size() == list->capacity()) list->reserve(2 * list->size() + 1);
+}
 
 // The reductions of a slice: one for each memory that its members are in, host memory first. Ranks
 // agree on which members are in host memory and which in a device's, see Memory.
@@ -261,18 +269,30 @@ bool Engine::Turn() {
 }
 
 bool Engine::AdmitSubmissions() {
-  std::vector<std::pair<Tensor*, Submission>> submissions;
   std::vector<Group*> groups;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    submissions.swap(inbox_);
+    if (admitting_.empty()) {
+      admitting_.swap(inbox_);
+    } else {
+      std::move(inbox_.begin(), inbox_.end(), std::back_inserter(admitting_));
+      inbox_.clear();
+    }
     groups.swap(new_groups_);
     if (proposal_) agreement_.Propose(*proposal_);
     proposal_.reset();
   }
   for (Group* group : groups) agreement_.Add(group);
-  for (auto& [tensor, submission] : submissions) Admit(tensor, std::move(submission));
-  return !submissions.empty();
+  if (admitting_.empty()) return false;
+  // One that cannot be admitted for lack of memory, and all behind it, stay for FailEverything.
+  while (!admitting_.empty()) {
+    MakeRoomForOne(&unfinished_);
+    MakeRoomForOne(&awaiting_);
+    auto [tensor, submission] = std::move(admitting_.front());
+    admitting_.pop_front();
+    Admit(tensor, std::move(submission));
+  }
+  return true;
 }
 
 void Engine::Admit(Tensor* tensor, Submission submission) {
@@ -618,13 +638,12 @@ void Engine::Fail(Status status) {
 }
 
 void Engine::FailEverything(const Status& status) {
-  AdmitSubmissions();
   while (!unfinished_.empty()) {
     Tensor* tensor = unfinished_.back();
     if (buffers_stay_in_use_) buffers_in_use_.push_back(tensor->submission.buffers);
     Complete(tensor, status);
   }
-  std::vector<std::pair<Tensor*, Submission>> late;
+  std::deque<std::pair<Tensor*, Submission>> late;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ended_ = true;
@@ -632,6 +651,8 @@ void Engine::FailEverything(const Status& status) {
     late.swap(inbox_);
     thread_ended_.notify_all();
   }
+  for (auto& entry : admitting_) entry.second.done(status);
+  admitting_.clear();
   for (auto& entry : late) entry.second.done(status);
   if (buffers_stay_in_use_) LeakWhatIsInUse();
 }

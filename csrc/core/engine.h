@@ -167,7 +167,7 @@ class Engine {
   std::deque<Tensor*> tensors_by_handle_;
   std::map<std::string, TensorHandle> first_handle_;  // by group name
   std::vector<Group*> new_groups_;
-  std::vector<std::pair<Tensor*, Submission>> inbox_;
+  std::deque<std::pair<Tensor*, Submission>> inbox_;
   bool shutdown_requested_ = false;  // the inbox is closed
   bool give_up_ = false;             // end in the next round, whatever is unfinished
   bool abandon_ = false;             // leave without waiting for other ranks
@@ -181,9 +181,10 @@ class Engine {
   Agreement agreement_;
   StallInspector stall_inspector_;
   Schedule schedule_;
-  std::vector<Tensor*> unfinished_;  // submitted and not completed
-  std::vector<Tensor*> awaiting_;    // of those, the ones whose device event is not reached
-  int64_t to_be_admitted_ = 0;       // submissions that wait for their tensor's earlier one
+  std::deque<std::pair<Tensor*, Submission>> admitting_;  // taken from the inbox
+  std::vector<Tensor*> unfinished_;                       // submitted and not completed
+  std::vector<Tensor*> awaiting_;  // of those, the ones whose device event is not reached
+  int64_t to_be_admitted_ = 0;     // submissions that wait for their tensor's earlier one
   std::vector<InFlight> in_flight_;
   uint64_t finished_slots_ = 0;  // finished here, not yet reported in a round that completed
   int64_t bytes_in_flight_ = 0;
