@@ -14,13 +14,15 @@ from build_support.errors import fail
 
 OLDEST_CUDA = (11, 4)
 OLDEST_NCCL = (2, 14)
+USUAL_TOOLKIT = Path("/usr/local/cuda")
 
 
 @dataclasses.dataclass
 class Cuda:
     compiler: Path  # nvcc
-    include: Path | None  # the runtime's folders where nvcc does not know them, or None
-    library: Path | None
+    compiler_flags: tuple  # what nvcc must be told to find its runtime
+    include: Path  # the folder of the runtime's headers
+    runtime: Path  # libcudart_static.a
     nccl_include: Path
     nccl_library: Path
 
@@ -28,13 +30,13 @@ class Cuda:
         arguments = [
             "-DHVD_P3_WITH_CUDA=ON",
             f"-DCMAKE_CUDA_COMPILER={self.compiler}",
+            f"-DHVD_P3_CUDA_INCLUDE_DIR={self.include}",
+            f"-DHVD_P3_CUDART_LIBRARY={self.runtime}",
             f"-DHVD_P3_NCCL_INCLUDE_DIR={self.nccl_include}",
             f"-DHVD_P3_NCCL_LIBRARY={self.nccl_library}",
         ]
-        if self.include:
-            arguments.append(f"-DCMAKE_CUDA_FLAGS=-I{self.include} -L{self.library}")
-            arguments.append(f"-DCMAKE_CXX_FLAGS=-isystem {self.include}")
-            arguments.append(f"-DCMAKE_LIBRARY_PATH={self.library}")
+        if self.compiler_flags:
+            arguments.append(f"-DCMAKE_CUDA_FLAGS={' '.join(self.compiler_flags)}")
         return arguments
 
 
@@ -50,9 +52,9 @@ def is_wanted():
 
 def find():
     compiler, version = find_compiler()
-    include, library = find_runtime(compiler, version)
+    flags, include, runtime = find_runtime(compiler, version)
     nccl_include, nccl_library = find_nccl(version)
-    return Cuda(compiler, include, library, nccl_include, nccl_library)
+    return Cuda(compiler, flags, include, runtime, nccl_include, nccl_library)
 
 
 def pip_folders(*names):
@@ -69,7 +71,7 @@ def find_compiler():
     elif os.environ.get("CUDA_HOME"):
         candidates = [Path(os.environ["CUDA_HOME"]) / "bin" / "nvcc"]
     else:
-        toolkits = [Path("/usr/local/cuda"), *pip_folders("cu13", "cuda_nvcc")]
+        toolkits = [USUAL_TOOLKIT, *pip_folders("cu13", "cuda_nvcc")]
         candidates = ["nvcc", *(toolkit / "bin" / "nvcc" for toolkit in toolkits)]
     found = next(filter(None, (shutil.which(str(each)) for each in candidates)), None)
     remedy = "install the CUDA toolkit, or set CUDA_HOME to its folder or CUDACXX to its nvcc."
@@ -89,23 +91,28 @@ def find_compiler():
 
 
 def find_runtime(compiler, version):
-    """Returns the folders of CUDA's runtime that nvcc has to be told, or a pair of `None`.
+    """Returns the flags that nvcc needs for CUDA's runtime, its headers' folder and its library.
 
-    The toolkit has it in one folder with nvcc, but pip's packages for CUDA 12 have folders of
-    their own.
+    A toolkit's nvcc needs none. pip's does not know the folder lib/ beside it, and pip's packages
+    for CUDA 12 have folders of their own.
     """
-    toolkit = toolkit_of(compiler)
-    include, library = runtime_folders(toolkit)
-    if include and library:
-        return None, None
-    for folder in pip_folders("cuda_runtime", "cu13"):
-        of_pip = runtime_folders(folder)
-        include, library = include or of_pip[0], library or of_pip[1]
-    if include and library:
-        return include, library
+    toolkit, includes, libraries = folders_of(compiler)
+    packages = pip_folders("cu13", "cuda_runtime")
+    flags = []
+    header = first_with("cuda_runtime.h", includes)
+    if header is None:
+        header = first_with("cuda_runtime.h", [folder / "include" for folder in packages])
+        flags.append(f"-I{header}")
+    library = first_with("libcudart_static.a", libraries)
+    if library is None:
+        beside = [toolkit / "lib64", toolkit / "lib", *(folder / "lib" for folder in packages)]
+        library = first_with("libcudart_static.a", beside)
+        flags.append(f"-L{library}")
+    if header and library:
+        return tuple(flags), header, library / "libcudart_static.a"
     missing = " and ".join(
         name
-        for name, folder in (("cuda_runtime.h", include), ("libcudart_static.a", library))
+        for name, folder in (("cuda_runtime.h", header), ("libcudart_static.a", library))
         if folder is None
     )
     package = "nvidia-cuda-runtime" if version >= (13, 0) else f"nvidia-cuda-runtime-cu{version[0]}"
@@ -116,23 +123,22 @@ def find_runtime(compiler, version):
     )
 
 
-def toolkit_of(compiler):
-    """Returns the toolkit's folder. Asks nvcc: what is on PATH may be a script that calls it."""
+def folders_of(compiler):
+    """Returns nvcc's toolkit, and lists of where nvcc looks for headers and libraries.
+
+    Asks nvcc: what is on PATH may be a script that calls it.
+    """
     command = [compiler, "--dryrun", "-x", "cu", os.devnull]
-    result = subprocess.run(command, capture_output=True, text=True)
-    match = re.search(r"^#\$ TOP=(.+)$", result.stderr, re.MULTILINE)
-    return Path(match[1]).resolve() if match else compiler.resolve().parents[1]
+    text = subprocess.run(command, capture_output=True, text=True).stderr
+    top = re.search(r"^#\$ TOP=(.+)$", text, re.MULTILINE)
+    toolkit = Path(top[1]).resolve() if top else compiler.resolve().parents[1]
+    includes = re.findall(r'"-I([^"]+)"', text)
+    libraries = re.findall(r'"-L([^"]+)"', text)
+    return toolkit, list(map(Path, includes)), list(map(Path, libraries))
 
 
-def runtime_folders(toolkit):
-    """Returns the folders of CUDA's headers and static runtime in `toolkit`, `None` if missing."""
-    targets = sorted(toolkit.glob("targets/*-linux"))
-    includes = [toolkit / "include", *(target / "include" for target in targets)]
-    libraries = [toolkit / "lib64", toolkit / "lib", *(target / "lib" for target in targets)]
-    return (
-        next((each for each in includes if (each / "cuda_runtime.h").exists()), None),
-        next((each for each in libraries if (each / "libcudart_static.a").exists()), None),
-    )
+def first_with(name, folders):
+    return next((folder for folder in folders if (folder / name).exists()), None)
 
 
 def find_nccl(cuda_version):
@@ -141,7 +147,7 @@ def find_nccl(cuda_version):
         roots = [Path(os.environ["NCCL_HOME"])]
     else:
         homes = [Path(os.environ["CUDA_HOME"])] if os.environ.get("CUDA_HOME") else []
-        machine = [Path("/usr"), Path("/usr/local"), Path("/usr/local/cuda")]
+        machine = [Path("/usr"), Path("/usr/local"), USUAL_TOOLKIT]
         roots = [*pip_folders("nccl"), *homes, *machine]
     package = f"nvidia-nccl-cu{cuda_version[0]}"
     remedy = (

@@ -1,8 +1,9 @@
 # hvd_p3_cuda: the sources that need CUDA and NCCL, as objects for the engine's shared library and
 # for the test programs. Included by CMakeLists.txt if HVD_P3_WITH_CUDA is on.
 #
-# NCCL is looked for in NCCL_HOME and the system's folders. setup.py, which also looks for the copy
-# that pip installs, sets HVD_P3_NCCL_INCLUDE_DIR and HVD_P3_NCCL_LIBRARY.
+# CUDA's runtime is looked for where nvcc looks, NCCL in NCCL_HOME and the system's folders. setup.py,
+# which also looks for what pip installs, sets HVD_P3_CUDA_INCLUDE_DIR, HVD_P3_CUDART_LIBRARY,
+# HVD_P3_NCCL_INCLUDE_DIR and HVD_P3_NCCL_LIBRARY.
 
 # For all GPUs that this nvcc knows, and by PTX for later ones.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
@@ -16,7 +17,21 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_FLAGS_RELEASE "-O2 -DNDEBUG" CACHE STRING "CUDA flags of the Release build")
 set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -g" CACHE STRING "CUDA flags with assertions")
 enable_language(CUDA)
-find_package(CUDAToolkit 11.4 REQUIRED)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 11.4)
+  message(FATAL_ERROR "${CMAKE_CUDA_COMPILER} is of CUDA ${CMAKE_CUDA_COMPILER_VERSION}, but hvd_p3 "
+                      "needs 11.4 or newer.")
+endif()
+
+# Not by CMake's own module, which insists on libcudart.so: pip installs none.
+find_path(HVD_P3_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
+          DOC "The folder of CUDA's headers")
+find_library(HVD_P3_CUDART_LIBRARY NAMES cudart_static
+             HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} ${CMAKE_CUDA_HOST_IMPLICIT_LINK_DIRECTORIES}
+             DOC "CUDA's static runtime library")
+if(NOT HVD_P3_CUDA_INCLUDE_DIR OR NOT HVD_P3_CUDART_LIBRARY)
+  message(FATAL_ERROR "cuda_runtime_api.h and libcudart_static.a were not found beside "
+                      "${CMAKE_CUDA_COMPILER}: install the whole CUDA toolkit.")
+endif()
 
 find_path(HVD_P3_NCCL_INCLUDE_DIR nccl.h HINTS ENV NCCL_HOME PATH_SUFFIXES include
           DOC "The folder of nccl.h")
@@ -49,4 +64,6 @@ file(GLOB cuda_sources CONFIGURE_DEPENDS
      csrc/device/cuda_*.cc csrc/device/cuda_*.cu csrc/transport/nccl*.cc)
 add_library(hvd_p3_cuda OBJECT ${cuda_sources})
 target_include_directories(hvd_p3_cuda PUBLIC csrc)
-target_link_libraries(hvd_p3_cuda PUBLIC CUDA::cudart_static hvd_p3_nccl Threads::Threads)
+target_include_directories(hvd_p3_cuda SYSTEM PUBLIC ${HVD_P3_CUDA_INCLUDE_DIR})
+target_link_libraries(hvd_p3_cuda PUBLIC
+  hvd_p3_nccl ${HVD_P3_CUDART_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} rt)

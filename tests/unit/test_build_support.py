@@ -17,23 +17,25 @@ def _only_pip(monkeypatch, tmp_path):
     monkeypatch.setattr(cuda.sysconfig, "get_path", lambda name: str(tmp_path / "packages"))
 
 
-def _toolkit(folder, release="13.0", runtime=True):
-    """Makes a folder that looks like a CUDA toolkit. Returns it."""
+def _toolkit(folder, release="13.0", libraries="lib64"):
+    """Makes a folder that looks like a CUDA toolkit, whose nvcc knows lib64/. Returns it."""
     nvcc = folder / "bin" / "nvcc"
     nvcc.parent.mkdir(parents=True)
     nvcc.write_text(
         "#!/bin/sh\n"
-        f'case "$*" in *dryrun*) echo "#\\$ TOP={folder}/bin/.." >&2;; '
+        f'case "$*" in *dryrun*) echo "#\\$ TOP={folder}/bin/.." >&2; '
+        f'echo "#\\$ INCLUDES=\\"-I{folder}/include\\" " >&2; '
+        f'echo "#\\$ LIBRARIES=\\"-L{folder}/lib64\\" " >&2;; '
         f'*) echo "Cuda compilation tools, release {release}, V{release}.88";; esac\n'
     )
     nvcc.chmod(0o755)
-    if runtime:
-        _runtime(folder)
+    if libraries:
+        _runtime(folder, libraries)
     return folder
 
 
-def _runtime(folder):
-    for name in ("include/cuda_runtime.h", "lib/libcudart_static.a"):
+def _runtime(folder, libraries="lib"):
+    for name in ("include/cuda_runtime.h", f"{libraries}/libcudart_static.a"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
 
@@ -77,30 +79,25 @@ def test_cuda_home_and_nccl_home(monkeypatch, tmp_path):
     assert found.compiler == tmp_path / "cuda" / "bin" / "nvcc"
     assert found.nccl_include == tmp_path / "nccl" / "include"
     assert found.nccl_library == tmp_path / "nccl" / "lib" / "libnccl.so.2"
-    assert found.include is None
+    assert found.include == tmp_path / "cuda" / "include"
+    assert found.runtime == tmp_path / "cuda" / "lib64" / "libcudart_static.a"
+    assert found.compiler_flags == ()
 
 
 def test_packages_of_pip(monkeypatch, tmp_path):
     nvidia = tmp_path / "packages" / "nvidia"
-    _toolkit(nvidia / "cu13")
+    _toolkit(nvidia / "cu13", libraries="lib")
     _nccl(nvidia / "nccl")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(cuda, "Path", _WithoutUsrLocal)
+    monkeypatch.setattr(cuda, "USUAL_TOOLKIT", Path("/nowhere"))
     found = cuda.find()
     assert found.compiler == nvidia / "cu13" / "bin" / "nvcc"
+    assert found.compiler_flags == (f"-L{nvidia}/cu13/lib",)
     assert found.nccl_library == nvidia / "nccl" / "lib" / "libnccl.so.2"
 
 
-class _WithoutUsrLocal(type(Path())):
-    """A path, but none of the machine's CUDA."""
-
-    def __new__(cls, *parts):
-        moved = [str(part).replace("/usr/local/cuda", "/nowhere/cuda") for part in parts]
-        return Path(*moved)
-
-
 def test_runtime_of_pip_beside_another_nvcc(monkeypatch, tmp_path):
-    monkeypatch.setenv("CUDA_HOME", str(_toolkit(tmp_path / "cuda", "12.4", runtime=False)))
+    monkeypatch.setenv("CUDA_HOME", str(_toolkit(tmp_path / "cuda", "12.4", libraries=None)))
     _nccl(tmp_path / "packages" / "nvidia" / "nccl")
     message = _sentence(cuda.find)
     assert "cuda_runtime.h and libcudart_static.a" in message
@@ -108,7 +105,7 @@ def test_runtime_of_pip_beside_another_nvcc(monkeypatch, tmp_path):
     runtime = tmp_path / "packages" / "nvidia" / "cuda_runtime"
     _runtime(runtime)
     found = cuda.find()
-    assert (found.include, found.library) == (runtime / "include", runtime / "lib")
+    assert (found.include, found.runtime.parent) == (runtime / "include", runtime / "lib")
     assert f"-DCMAKE_CUDA_FLAGS=-I{runtime}/include -L{runtime}/lib" in found.cmake_arguments()
 
 
@@ -141,4 +138,4 @@ def test_nvcc_on_path_may_be_a_script(monkeypatch, tmp_path):
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
     subprocess.run(["nvcc", "--version"], check=True, capture_output=True)
-    assert cuda.toolkit_of(script) == (tmp_path / "cuda").resolve()
+    assert cuda.folders_of(script)[0] == (tmp_path / "cuda").resolve()
