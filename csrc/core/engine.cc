@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <map>
 #include <new>
 #include <utility>
 
@@ -51,28 +50,28 @@ void MakeRoomForOne(std::vector<T>* list) {
   if (list->size() == list->capacity()) list->reserve(2 * list->size() + 1);
 }
 
-// The reductions of a slice: one for each memory that its members are in, host memory first. Ranks
-// agree on which members are in host memory and which in a device's, see Memory.
+// The reductions of a slice: one for each memory that its members are in, in the order of members.
+// Ranks agree on which members are in host memory and which in a device's, see Memory.
 std::vector<SliceReduction> ReductionsOf(const Group& group, const Slice& slice, int ranks) {
-  const TensorSpec& spec =
-      group.declaration.tensors[static_cast<size_t>(slice.members.front().tensor)];
-  std::map<int, SliceReduction> by_device;
+  std::vector<SliceReduction> reductions;
   for (const SliceMember& member : slice.members) {
     if (member.count == 0) continue;
-    const Submission& submission = group.tensors[static_cast<size_t>(member.tensor)].submission;
-    SliceReduction& reduction = by_device[submission.device.index];
-    reduction.device = submission.device;
+    const Tensor& tensor = group.tensors[static_cast<size_t>(member.tensor)];
+    const TensorSpec& spec = group.spec(tensor);
+    const Submission& submission = tensor.submission;
+    auto reduction = std::find_if(reductions.begin(), reductions.end(),
+                                  [&submission](const SliceReduction& other) {
+                                    return other.device.index == submission.device.index;
+                                  });
+    if (reduction == reductions.end()) {
+      const double average = spec.op == ReduceOp::kAverage ? ranks : 1;
+      reduction = reductions.insert(
+          reduction, {{}, spec.dtype, spec.prescale, spec.postscale / average, submission.device});
+    }
     const int64_t offset_bytes = member.offset * ElementBytes(spec.dtype);
-    reduction.segments.push_back({static_cast<const char*>(submission.input) + offset_bytes,
-                                  static_cast<char*>(submission.output) + offset_bytes,
-                                  member.count});
-  }
-  std::vector<SliceReduction> reductions;
-  for (auto& [device, reduction] : by_device) {
-    reduction.dtype = spec.dtype;
-    reduction.prescale = spec.prescale;
-    reduction.postscale = spec.op == ReduceOp::kAverage ? spec.postscale / ranks : spec.postscale;
-    reductions.push_back(std::move(reduction));
+    reduction->segments.push_back({static_cast<const char*>(submission.input) + offset_bytes,
+                                   static_cast<char*>(submission.output) + offset_bytes,
+                                   member.count});
   }
   return reductions;
 }
