@@ -13,7 +13,7 @@ SOAK_ARGS ?=
 # More arguments for the benchmark, see `python -m benchmarks --help`
 BENCH_ARGS ?=
 
-.PHONY: help setup demo test soak bench bench-full sanitize lint format clean
+.PHONY: help setup demo test soak bench bench-full sanitize cuda-build lint format clean
 .NOTPARALLEL:
 
 help:  ## show this list
@@ -45,6 +45,10 @@ sanitize:  ## run the engine's tests under the thread, address and undefined san
 	@tools/system_packages.sh
 	@tools/venv.sh test
 	@tools/sanitize.sh $(PYTEST_ARGS)
+
+cuda-build:  ## compile for NVIDIA GPUs into build/cuda and check that it loads; needs nvcc, no GPU
+	@tools/setup.sh test
+	@tools/cuda_build.sh
 
 lint:  ## check the style only
 	@tools/venv.sh test

@@ -154,9 +154,12 @@ def measure_tensors(system, measurement):
 
         options = hvd_p3.reduction_options.ReductionOptions("tensors")
         reducer = hvd_p3.reduction.GradientReducer(options)
-        # Of its variables a reducer needs names and shapes alone.
+        # Of its variables a reducer needs names, shapes and devices alone.
         reducer.build(
-            [types.SimpleNamespace(path=f"tensor_{i}", shape=tensors[i].shape) for i in tensors]
+            [
+                types.SimpleNamespace(path=f"tensor_{i}", shape=tensor.shape, device=tensor.device)
+                for i, tensor in tensors.items()
+            ]
         )
         reducer.priorities = list(tensors)
         reduce = tf.function(lambda: list(reducer.reduce(tensors).values()))

@@ -105,6 +105,10 @@ def new_model(arguments):
 def main():
     arguments = parse_arguments()
     hvd.init()
+    # One GPU for each rank, before TensorFlow uses them; nothing to do on hosts without.
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     keras.utils.set_random_seed(hvd.rank())
     is_first = hvd.rank() == 0
 

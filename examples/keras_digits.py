@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import sklearn.datasets
 import sklearn.model_selection
+import tensorflow as tf
 
 import hvd_p3 as hvd
 
@@ -69,6 +70,10 @@ def main():
 
     # 1. Start hvd_p3.
     hvd.init()
+    # One GPU for each rank, before TensorFlow uses them; nothing to do on hosts without.
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     # Different seeds: the broadcast callback gives all ranks the weights of rank 0.
     keras.utils.set_random_seed(hvd.rank())
     train_x, validation_x, train_y, validation_y = load_digits_of_this_rank()

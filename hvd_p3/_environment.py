@@ -100,9 +100,12 @@ def check_build(tensorflow_version):
     try:
         importlib.import_module("hvd_p3._engine")
     except ImportError as error:
+        libraries = build_info.MPI_LIBRARY
+        if build_info.NCCL_VERSION is not None:
+            libraries += f" and NCCL {build_info.NCCL_VERSION}"
         raise ImportError(
-            f"hvd_p3's C++ library cannot be loaded ({error}): install {build_info.MPI_LIBRARY}, "
-            f"with which it was built, or {_REBUILD}."
+            f"hvd_p3's C++ library cannot be loaded ({error}): install {libraries}, with which it "
+            f"was built, or {_REBUILD}."
         ) from None
 
 

@@ -11,7 +11,7 @@ import threading
 import horovod.tensorflow as horovod
 import tensorflow as tf
 
-from hvd_p3 import _engine, process, xla
+from hvd_p3 import _build_info, _engine, process, xla
 
 _library = tf.load_op_library(os.path.join(os.path.dirname(__file__), "_tensorflow_ops.so"))
 
@@ -19,6 +19,8 @@ REDUCIBLE_DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.int32, t
 _OP_NAMES = {horovod.Sum: "sum", horovod.Average: "average"}
 _CONTAINER = "hvd-p3"  # as in gradient_slot.h
 ANY_VERSION = -1  # as in gradient_slot.h
+HOST = "CPU:0"
+_REDUCED_DEVICES = ("CPU", "GPU") if _build_info.CUDA_VERSION else ("CPU",)
 
 
 class TensorSpec:
@@ -102,16 +104,31 @@ def fused_tensors(specs):
     return _engine.fused_tensors([spec.to_engine() for spec in specs])
 
 
+def device_of(tensor):
+    """Returns the name of the device on which a tensor's gradient is best reduced.
+
+    That is the tensor's own device, if the engine can reduce its memory, and the host otherwise.
+
+    Args:
+        tensor: A `tf.Variable` or tensor. In a graph a tensor may have no device yet; then it is
+            the host, to which TensorFlow copies it.
+    """
+    device = tensor.device or HOST
+    return device if tf.DeviceSpec.from_string(device).device_type in _REDUCED_DEVICES else HOST
+
+
 class Slot:
     """Holds what was pushed for one tensor and not pulled yet.
 
     Args:
         name: str, unique in the process.
+        device: str. Where its ops run, and the tensors are that are pushed: see `device_of`.
     """
 
-    def __init__(self, name):
+    def __init__(self, name, device=HOST):
         self.name = name
-        with tf.init_scope(), tf.device("CPU:0"):
+        self.device = device
+        with tf.init_scope(), tf.device(device):
             self.handle = _library.hvd_p3_slot(container=_CONTAINER, shared_name=name)
 
 
@@ -125,15 +142,15 @@ def push(slot, gradient, context, tensor_handle, version=0):
         tensor_handle: int, from `declare_group`.
         version: int. Number of the hyper-parameters with which the step was traced.
     """
-    with tf.device("CPU:0"):
+    with tf.device(slot.device):
         _library.hvd_p3_push(
             slot.handle, gradient, context, tensor_handle=tensor_handle, version=version
         )
 
 
 def is_pending(slot):
-    """Returns a bool tensor on the host: whether something was pushed and not pulled."""
-    with tf.device("CPU:0"):
+    """Returns a bool tensor in host memory: whether something was pushed and not pulled."""
+    with tf.device(slot.device):
         return _library.hvd_p3_is_pending(slot.handle)
 
 
@@ -152,7 +169,7 @@ def pull(slot, dtype, shape, context_specs, keep_failure=False, version=ANY_VERS
     Returns:
         The reduced gradient, the list of context tensors, and the version as an int64 tensor.
     """
-    with tf.device("CPU:0"):
+    with tf.device(slot.device):
         reduced, pushed_version, context = _library.hvd_p3_pull(
             slot.handle,
             T=dtype,
@@ -170,7 +187,7 @@ def pull(slot, dtype, shape, context_specs, keep_failure=False, version=ANY_VERS
 
 def all_reduce_slot(slot, tensor, tensor_handle):
     """Push and pull in one: returns the reduced tensor."""
-    with tf.device("CPU:0"):
+    with tf.device(slot.device):
         return _library.hvd_p3_all_reduce(slot.handle, tensor, tensor_handle=tensor_handle)
 
 
@@ -180,9 +197,10 @@ def note_arrival(slots, after):
     Call in a function that is being traced; the op is kept although nothing depends on it.
     """
     graph = tf.compat.v1.get_default_graph()
-    with tf.control_dependencies(after), tf.device("CPU:0"):
-        arrival = _library.hvd_p3_arrival(slot_names=[slot.name for slot in slots])
-    graph.control_outputs.append(arrival)
+    for device in {slot.device: None for slot in slots}:
+        names = [slot.name for slot in slots if slot.device == device]
+        with tf.control_dependencies(after), tf.device(device):
+            graph.control_outputs.append(_library.hvd_p3_arrival(slot_names=names))
 
 
 # What all_reduce has declared, for its gradient: tensor handle to spec.
@@ -240,7 +258,7 @@ def all_reduce(
     with _lock:
         _declared[tensor_handle] = spec
         if name not in _slots:
-            _slots[name] = Slot("tensor/" + name)
+            _slots[name] = Slot("tensor/" + name, device_of(tensor))
         slot = _slots[name]
     return all_reduce_slot(slot, tensor, tensor_handle)
 

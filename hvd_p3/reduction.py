@@ -67,7 +67,10 @@ class GradientReducer:
         paths = [path_of(variable) for variable in variables]
         self._names = tensor_names.rank_independent(paths)
         self._shapes = [tf.TensorShape(variable.shape) for variable in variables]
-        self.slots = [ops.Slot(f"{self.name}/{index}/{path}") for index, path in enumerate(paths)]
+        self.slots = [
+            ops.Slot(f"{self.name}/{index}/{path}", ops.device_of(native_variable(variable)))
+            for index, (path, variable) in enumerate(zip(paths, variables, strict=True))
+        ]
 
     def record_forward_order(self, variables):
         """Sets the priorities from the function being traced, unless they are set already.

@@ -3,9 +3,9 @@
 # compiled from has changed.
 source "$(dirname "$0")/common.sh"
 
-sources=$(find csrc CMakeLists.txt setup.py pyproject.toml -type f -print0 | sort -z |
+sources=$(find csrc cmake build_support CMakeLists.txt setup.py pyproject.toml -type f -not -name '*.pyc' -print0 | sort -z |
   xargs -0 sha256sum | sha256sum)
-value="$ROOT tensorflow-$(installed_version tensorflow) $(mpi_version) $sources"
+value="$ROOT tensorflow-$(installed_version tensorflow) $(mpi_version) cuda-${HVD_P3_WITH_CUDA:-0} $sources"
 
 if stamped hvd_p3 "$value" && [[ -f hvd_p3/_build_info.py && -f hvd_p3/_tensorflow_ops.so ]] &&
   [[ -n $(installed_version hvd_p3) ]]; then

@@ -10,11 +10,6 @@
 
 namespace hvd_p3 {
 
-float Float16ToFloat(uint16_t bits);
-uint16_t FloatToFloat16(float value);
-float BFloat16ToFloat(uint16_t bits);
-uint16_t FloatToBFloat16(float value);
-
 // total[i] += values[i] for `count` elements.
 void AddInto(DataType dtype, const void* values, void* total, int64_t count);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -11,16 +12,6 @@
 
 namespace hvd_p3 {
 namespace {
-
-// Bits of the first word of a round. A rank raises a flag by clearing its bit, since the ranks'
-// words are combined by AND.
-constexpr uint64_t kExchangeWanted = 1;
-constexpr uint64_t kStop = 2;        // this rank shuts down and has nothing unfinished, or gives up
-constexpr uint64_t kMoreToCome = 4;  // this rank may yet offer a tensor that it does not offer now
-
-constexpr size_t kFlagsWord = 0;
-constexpr size_t kFinishedWord = 1;
-constexpr size_t kReadyWords = 2;
 
 // A rank whose state has not changed since the last round joins the next one after a delay that
 // doubles from the first to the second of these, so that ranks with disjoint ready sets do not
@@ -32,6 +23,10 @@ constexpr int64_t kLastRoundDelayNs = 1'000'000;
 // second of these.
 constexpr int64_t kFirstSleepNs = 100'000;
 constexpr int64_t kLastSleepNs = 200'000;
+
+// A look at a device's event costs about a microsecond. TensorFlow computes on one stream, so
+// events are reached about in the order of submission, and a look ends after so many that are not.
+constexpr int kMostUnreachedEvents = 8;
 
 // How long a rank with nothing unfinished looks after a round that it has joined.
 constexpr int64_t kLingerNs = 10'000'000;
@@ -48,6 +43,38 @@ constexpr unsigned long kTimerSlackNs = 1'000;
 
 constexpr char kWasShutDown[] =
     "hvd_p3 was shut down: a rank called hvd_p3.shutdown() or ended its program";
+
+// The next push_back does not throw.
+template <typename T>
+void MakeRoomForOne(std::vector<T>* list) {
+  if (list->size() == list->capacity()) list->reserve(2 * list->size() + 1);
+}
+
+// The reductions of a slice: one for each memory that its members are in, in the order of members.
+// Ranks agree on which members are in host memory and which in a device's, see Memory.
+std::vector<SliceReduction> ReductionsOf(const Group& group, const Slice& slice, int ranks) {
+  std::vector<SliceReduction> reductions;
+  for (const SliceMember& member : slice.members) {
+    if (member.count == 0) continue;
+    const Tensor& tensor = group.tensors[static_cast<size_t>(member.tensor)];
+    const TensorSpec& spec = group.spec(tensor);
+    const Submission& submission = tensor.submission;
+    auto reduction = std::find_if(reductions.begin(), reductions.end(),
+                                  [&submission](const SliceReduction& other) {
+                                    return other.device.index == submission.device.index;
+                                  });
+    if (reduction == reductions.end()) {
+      const double average = spec.op == ReduceOp::kAverage ? ranks : 1;
+      reduction = reductions.insert(
+          reduction, {{}, spec.dtype, spec.prescale, spec.postscale / average, submission.device});
+    }
+    const int64_t offset_bytes = member.offset * ElementBytes(spec.dtype);
+    reduction->segments.push_back({static_cast<const char*>(submission.input) + offset_bytes,
+                                   static_cast<char*>(submission.output) + offset_bytes,
+                                   member.count});
+  }
+  return reductions;
+}
 
 }  // namespace
 
@@ -67,6 +94,7 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<ControlChannel> con
       stall_inspector_(options.stall, control_.get(),
                        [this](const std::string& name) { return FindGroup(name); }),
       schedule_(options.settings.credit_bytes),
+      words_(transport_->takes_device_memory()),
       thread_([this] { Run(); }) {
   if (options.trace) trace_.Start();
 }
@@ -240,51 +268,84 @@ bool Engine::Turn() {
 }
 
 bool Engine::AdmitSubmissions() {
-  std::vector<std::pair<Tensor*, Submission>> submissions;
   std::vector<Group*> groups;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    submissions.swap(inbox_);
+    if (admitting_.empty()) {
+      admitting_.swap(inbox_);
+    } else {
+      std::move(inbox_.begin(), inbox_.end(), std::back_inserter(admitting_));
+      inbox_.clear();
+    }
     groups.swap(new_groups_);
     if (proposal_) agreement_.Propose(*proposal_);
     proposal_.reset();
   }
   for (Group* group : groups) agreement_.Add(group);
-  for (auto& [tensor, submission] : submissions) {
-    const TensorSpec& spec = tensor->group->spec(*tensor);
-    if (!tensor->group->failure.ok()) {
-      submission.done(tensor->group->failure);
-      continue;
-    }
-    if (tensor->state != Tensor::State::kIdle) {
-      submission.done(Status(StatusCode::kInvalidArgument,
-                             "tensor '" + spec.name +
-                                 "' was submitted again before its previous all-reduce completed; "
-                                 "wait for the result first, or use another name"));
-      continue;
-    }
-    tensor->submission = std::move(submission);
-    tensor->submitted_ns = NowNanoseconds();
-    tensor->warned = false;
-    statistics_->Hold(2 * spec.bytes());
-    tensor->unfinished_index = unfinished_.size();
-    unfinished_.push_back(tensor);
-    Record(TraceKind::kSubmitted, *tensor, 0, spec.bytes());
-    if (tensor->submission.ready != nullptr) {
-      tensor->state = Tensor::State::kAwaiting;
-      awaiting_.push_back(tensor);
-    } else {
-      tensor->state = Tensor::State::kReady;
-      news_ = true;
-    }
+  if (admitting_.empty()) return false;
+  // One that cannot be admitted for lack of memory, and all behind it, stay for FailEverything.
+  while (!admitting_.empty()) {
+    MakeRoomForOne(&unfinished_);
+    MakeRoomForOne(&awaiting_);
+    auto [tensor, submission] = std::move(admitting_.front());
+    admitting_.pop_front();
+    Admit(tensor, std::move(submission));
   }
-  return !submissions.empty();
+  return true;
+}
+
+void Engine::Admit(Tensor* tensor, Submission submission) {
+  const TensorSpec& spec = tensor->group->spec(*tensor);
+  if (!tensor->group->failure.ok()) return submission.done(tensor->group->failure);
+  if (tensor->state != Tensor::State::kIdle && tensor->enqueued && !tensor->next) {
+    tensor->next = std::move(submission);
+    ++to_be_admitted_;
+    return;
+  }
+  if (tensor->state != Tensor::State::kIdle) {
+    return submission.done(Status(StatusCode::kInvalidArgument,
+                                  "tensor '" + spec.name +
+                                      "' was submitted again before its previous all-reduce "
+                                      "completed; wait for the result first, or use another name"));
+  }
+  if (!submission.device.is_host() && !transport_->takes_device_memory()) {
+    return submission.done(
+        Status(StatusCode::kInvalidArgument,
+               "tensor '" + spec.name +
+                   "' is in device memory, but hvd_p3 was built without CUDA and NCCL; build it "
+                   "with HVD_P3_WITH_CUDA=1"));
+  }
+  tensor->submission = std::move(submission);
+  tensor->submitted_ns = NowNanoseconds();
+  tensor->warned = false;
+  tensor->enqueued = false;
+  statistics_->Hold(2 * spec.bytes());
+  tensor->unfinished_index = unfinished_.size();
+  unfinished_.push_back(tensor);
+  Record(TraceKind::kSubmitted, *tensor, 0, spec.bytes());
+  if (tensor->submission.ready != nullptr) {
+    tensor->state = Tensor::State::kAwaiting;
+    awaiting_.push_back(tensor);
+  } else {
+    tensor->state = Tensor::State::kReady;
+    news_ = true;
+  }
 }
 
 bool Engine::PollDeviceEvents() {
-  const auto reached = std::partition(awaiting_.begin(), awaiting_.end(), [](Tensor* tensor) {
-    return !tensor->submission.ready->Reached();
-  });
+  // Stable, so that the oldest is always looked at.
+  int not_reached = 0;
+  Status failure;
+  const auto still_awaits = [&](Tensor* tensor) {
+    if (not_reached == kMostUnreachedEvents) return true;
+    bool reached = false;
+    const Status status = tensor->submission.ready->Test(&reached);
+    if (!status.ok()) failure = status;
+    if (!reached) ++not_reached;
+    return !reached;
+  };
+  const auto reached = std::stable_partition(awaiting_.begin(), awaiting_.end(), still_awaits);
+  if (!failure.ok()) Fail(failure);
   if (reached == awaiting_.end()) return false;
   for (auto tensor = reached; tensor != awaiting_.end(); ++tensor) {
     (*tensor)->state = Tensor::State::kReady;
@@ -316,13 +377,11 @@ void Engine::MakeProgress() {
 bool Engine::PollSlices() {
   bool progressed = false;
   for (size_t i = 0; i < in_flight_.size();) {
-    bool done = in_flight_[i].collective == nullptr;
-    if (!done) {
-      const Status status = in_flight_[i].collective->Test(&done);
-      if (!status.ok()) {
-        Fail(status);
-        return true;
-      }
+    bool done = false;
+    const Status status = TestSlice(&in_flight_[i], &done);
+    if (!status.ok()) {
+      Fail(status);
+      return true;
     }
     if (!done) {
       ++i;
@@ -334,6 +393,39 @@ bool Engine::PollSlices() {
     progressed = true;
   }
   return progressed;
+}
+
+Status Engine::TestSlice(InFlight* in_flight, bool* done) {
+  if (!in_flight->enqueued) NoteEnqueued(in_flight);
+  *done = true;
+  for (std::unique_ptr<Collective>& collective : in_flight->collectives) {
+    if (collective == nullptr) continue;
+    bool is_done = false;
+    const Status status = collective->Test(&is_done);
+    if (!status.ok()) return status;
+    if (is_done) collective.reset();
+    *done &= is_done;
+  }
+  return {};
+}
+
+void Engine::NoteEnqueued(InFlight* in_flight) {
+  std::shared_ptr<StreamEvent> completion;
+  for (const std::unique_ptr<Collective>& collective : in_flight->collectives) {
+    if (completion == nullptr && collective != nullptr) completion = collective->Completion();
+  }
+  if (completion == nullptr) return;
+  in_flight->enqueued = true;
+  Group& group = *in_flight->scheduled.group;
+  for (const SliceMember& member :
+       group.slices[static_cast<size_t>(in_flight->scheduled.slice)].members) {
+    Tensor& tensor = group.tensors[static_cast<size_t>(member.tensor)];
+    if (tensor.submission.device.is_host() || --tensor.slices_to_enqueue > 0) continue;
+    // The slices are in order on one stream, so this event is behind all of the tensor's.
+    if (!tensor.submission.enqueued) continue;
+    tensor.enqueued = true;
+    tensor.submission.enqueued(completion);
+  }
 }
 
 bool Engine::PollNegotiation() {
@@ -371,27 +463,26 @@ bool Engine::WantsRound() const {
 }
 
 void Engine::StartRound() {
-  uint64_t flags = 0;
+  words_.Reset(agreement_.num_tensors());
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     // The inbox of a rank that shuts down is closed, so each of the two changes once and stays.
-    const bool offers_all = shutdown_requested_ && inbox_.empty() && awaiting_.empty();
-    if (!offers_all) flags |= kMoreToCome;
-    if (give_up_ || (offers_all && unfinished_.empty())) flags |= kStop;
+    const bool offers_all =
+        shutdown_requested_ && inbox_.empty() && to_be_admitted_ == 0 && awaiting_.empty();
+    if (!offers_all) words_.RaiseFlags(kMoreToCome);
+    if (give_up_ || (offers_all && unfinished_.empty())) words_.RaiseFlags(kStop);
   }
-  words_.assign(kReadyWords + static_cast<size_t>((agreement_.num_tensors() + 63) / 64), 0);
-  if (agreement_.has_unsent_settings()) flags |= kExchangeWanted;
+  if (agreement_.has_unsent_settings()) words_.RaiseFlags(kExchangeWanted);
   for (const Tensor* tensor : unfinished_) {
-    if (!tensor->group->sent) flags |= kExchangeWanted;
+    if (!tensor->group->sent) words_.RaiseFlags(kExchangeWanted);
     if (!tensor->group->agreed() || tensor->state != Tensor::State::kReady) continue;
-    const uint64_t id = static_cast<uint64_t>(tensor->group->first_agreed_id + tensor->index);
-    words_[kReadyWords + id / 64] |= uint64_t{1} << (id % 64);
+    words_.AddReady(tensor->group->first_agreed_id + tensor->index,
+                    !tensor->submission.device.is_host());
   }
-  words_[kFlagsWord] = ~flags;
-  words_[kFinishedWord] = finished_slots_;
+  words_.SetFinished(finished_slots_);
   if (news_) round_delay_ns_ = kFirstRoundDelayNs;
   news_ = false;
-  const Status status = control_->StartAnd(&words_, &negotiation_);
+  const Status status = control_->StartAnd(words_.words(), &negotiation_);
   if (!status.ok()) return Fail(status);
   phase_ = Phase::kRound;
 }
@@ -401,9 +492,9 @@ void Engine::FinishRound() {
   if (timeline_->wants_rounds()) timeline_->Record({TraceKind::kRound});
   next_round_ns_ = NowNanoseconds() + round_delay_ns_;
   round_delay_ns_ = std::min(2 * round_delay_ns_, kLastRoundDelayNs);
-  const uint64_t flags = ~words_[kFlagsWord];
-  schedule_.Finished(words_[kFinishedWord]);
-  finished_slots_ &= ~words_[kFinishedWord];
+  schedule_.Finished(words_.finished());
+  finished_slots_ &= ~words_.finished();
+  const uint64_t flags = words_.flags();
   if (flags & kStop) {
     // No rank starts anything after this round; what is in flight ends. Nothing is lost by it
     // unless a rank gives up: what is queued is unfinished on all ranks, and on one nothing is.
@@ -416,17 +507,9 @@ void Engine::FinishRound() {
     const std::lock_guard<std::mutex> lock(mutex_);
     settings_ = agreement_.settings();
   }
-  for (size_t word = kReadyWords; word < words_.size(); ++word) {
-    for (uint64_t bits = words_[word]; bits != 0; bits &= bits - 1) {
-      const int64_t id = static_cast<int64_t>(64 * (word - kReadyWords)) + __builtin_ctzll(bits);
-      Tensor* tensor = agreement_.tensor(id);
-      const Group& group = *tensor->group;
-      tensor->state = Tensor::State::kScheduled;
-      tensor->slices_left =
-          static_cast<int64_t>(group.slices_of_tensor[static_cast<size_t>(tensor->index)].size());
-      Record(TraceKind::kNegotiated, *tensor, 0, group.spec(*tensor).bytes());
-      RecordQueued(schedule_.TensorReady(tensor));
-    }
+  for (const RoundWords::Ready& ready : words_.ready()) {
+    GloballyReady(ready);
+    if (!failure_.ok()) return;
   }
   // All ranks shut down and have offered all that they ever will: what is not globally ready by now
   // never is.
@@ -438,6 +521,26 @@ void Engine::FinishRound() {
   }
   if (all_offered && schedule_.idle()) stopping_ = true;
   if (flags & kExchangeWanted) StartExchange();
+}
+
+void Engine::GloballyReady(const RoundWords::Ready& ready) {
+  Tensor* tensor = agreement_.tensor(ready.id);
+  const Group& group = *tensor->group;
+  if (ready.memory == Memory::kMixed) {
+    const bool on_host = tensor->submission.device.is_host();
+    return Fail({StatusCode::kMismatch,
+                 "tensor '" + group.spec(*tensor).name + "' is in " +
+                     (on_host ? "host" : "device") + " memory on rank " + std::to_string(rank_) +
+                     " and in " + (on_host ? "device" : "host") +
+                     " memory on another; place the variable on the same kind of device on all "
+                     "ranks"});
+  }
+  tensor->state = Tensor::State::kScheduled;
+  tensor->slices_left =
+      static_cast<int64_t>(group.slices_of_tensor[static_cast<size_t>(tensor->index)].size());
+  tensor->slices_to_enqueue = tensor->slices_left;
+  Record(TraceKind::kNegotiated, *tensor, 0, group.spec(*tensor).bytes());
+  RecordQueued(schedule_.TensorReady(tensor));
 }
 
 void Engine::StartExchange() {
@@ -472,19 +575,6 @@ void Engine::StartSlice(const ScheduledSlice& scheduled) {
   const SliceMember& first = slice.members.front();
   const TensorSpec& spec = group.declaration.tensors[static_cast<size_t>(first.tensor)];
 
-  SliceReduction reduction;
-  reduction.dtype = spec.dtype;
-  reduction.prescale = spec.prescale;
-  reduction.postscale = spec.op == ReduceOp::kAverage ? spec.postscale / size_ : spec.postscale;
-  reduction.device = group.tensors[static_cast<size_t>(first.tensor)].submission.device;
-  for (const SliceMember& member : slice.members) {
-    const Submission& submission = group.tensors[static_cast<size_t>(member.tensor)].submission;
-    const int64_t offset_bytes = member.offset * ElementBytes(spec.dtype);
-    reduction.segments.push_back({static_cast<const char*>(submission.input) + offset_bytes,
-                                  static_cast<char*>(submission.output) + offset_bytes,
-                                  member.count});
-  }
-
   if (in_flight_.empty()) last_transfer_ns_ = NowNanoseconds();
   bytes_in_flight_ += slice.bytes;
   statistics_->SliceStarted();
@@ -494,9 +584,10 @@ void Engine::StartSlice(const ScheduledSlice& scheduled) {
            group.tensors[static_cast<size_t>(member.tensor)], member.offset,
            is_first ? slice.bytes : member.count * ElementBytes(spec.dtype), scheduled.number);
   }
-  InFlight in_flight{scheduled, nullptr};
-  if (slice.bytes > 0) {
-    const Status status = transport_->Start(reduction, &in_flight.collective);
+  InFlight in_flight{scheduled, {}};
+  for (const SliceReduction& reduction : ReductionsOf(group, slice, size_)) {
+    in_flight.collectives.emplace_back();
+    const Status status = transport_->Start(reduction, &in_flight.collectives.back());
     if (!status.ok()) Fail(status);
   }
   in_flight_.push_back(std::move(in_flight));
@@ -534,6 +625,11 @@ void Engine::Complete(Tensor* tensor, const Status& status) {
   statistics_->Hold(-2 * spec.bytes());
   Record(TraceKind::kCompleted, *tensor, 0, spec.bytes());
   submission.done(status);
+  if (!tensor->next) return;
+  submission = std::move(*tensor->next);
+  tensor->next.reset();
+  --to_be_admitted_;
+  Admit(tensor, std::move(submission));
 }
 
 void Engine::Fail(Status status) {
@@ -541,13 +637,12 @@ void Engine::Fail(Status status) {
 }
 
 void Engine::FailEverything(const Status& status) {
-  AdmitSubmissions();
   while (!unfinished_.empty()) {
     Tensor* tensor = unfinished_.back();
     if (buffers_stay_in_use_) buffers_in_use_.push_back(tensor->submission.buffers);
     Complete(tensor, status);
   }
-  std::vector<std::pair<Tensor*, Submission>> late;
+  std::deque<std::pair<Tensor*, Submission>> late;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ended_ = true;
@@ -555,6 +650,8 @@ void Engine::FailEverything(const Status& status) {
     late.swap(inbox_);
     thread_ended_.notify_all();
   }
+  for (auto& entry : admitting_) entry.second.done(status);
+  admitting_.clear();
   for (auto& entry : late) entry.second.done(status);
   if (buffers_stay_in_use_) LeakWhatIsInUse();
 }
@@ -563,7 +660,7 @@ void Engine::LeakWhatIsInUse() {
   struct InUse {
     std::vector<InFlight> slices;
     std::unique_ptr<Collective> negotiation;
-    std::vector<uint64_t> words;
+    RoundWords words;
     std::vector<std::shared_ptr<void>> buffers;
   };
   new InUse{std::move(in_flight_), std::move(negotiation_), std::move(words_),

@@ -25,6 +25,7 @@
 
 #include "core/agreement.h"
 #include "core/group.h"
+#include "core/round_words.h"
 #include "core/schedule.h"
 #include "core/settings.h"
 #include "core/stall_inspector.h"
@@ -72,7 +73,8 @@ class Engine {
   std::vector<std::vector<int32_t>> FusedTensors(const std::vector<TensorSpec>& tensors) const;
 
   // Starts one all-reduce of a declared tensor, whose previous one must have completed. Returns at
-  // once; `submission.done` reports the result or the error.
+  // once; `submission.done` reports the result or the error. One whose reduction is enqueued on a
+  // device need not have completed.
   void Submit(TensorHandle handle, Submission submission);
 
   // On rank 0: asks for other settings. All ranks adopt them together, the next time that nothing
@@ -110,7 +112,9 @@ class Engine {
  private:
   struct InFlight {
     ScheduledSlice scheduled;
-    std::unique_ptr<Collective> collective;  // null: a slice without elements
+    // None: a slice without elements. Two: some members are in host and some in device memory.
+    std::vector<std::unique_ptr<Collective>> collectives;
+    bool enqueued = false;  // reported to the members' tensors
   };
   enum class Phase { kIdle, kRound, kExchange };
 
@@ -118,14 +122,18 @@ class Engine {
   void Run();
   bool Turn();
   bool AdmitSubmissions();
+  void Admit(Tensor* tensor, Submission submission);
   bool PollDeviceEvents();
   void MakeProgress();
   const Group* FindGroup(const std::string& name) const;
   bool PollSlices();
+  Status TestSlice(InFlight* in_flight, bool* done);
+  void NoteEnqueued(InFlight* in_flight);
   bool PollNegotiation();
   bool WantsRound() const;
   void StartRound();
   void FinishRound();
+  void GloballyReady(const RoundWords::Ready& ready);
   void StartExchange();
   void FinishExchange();
   void StartSlice(const ScheduledSlice& scheduled);
@@ -159,7 +167,7 @@ class Engine {
   std::deque<Tensor*> tensors_by_handle_;
   std::map<std::string, TensorHandle> first_handle_;  // by group name
   std::vector<Group*> new_groups_;
-  std::vector<std::pair<Tensor*, Submission>> inbox_;
+  std::deque<std::pair<Tensor*, Submission>> inbox_;
   bool shutdown_requested_ = false;  // the inbox is closed
   bool give_up_ = false;             // end in the next round, whatever is unfinished
   bool abandon_ = false;             // leave without waiting for other ranks
@@ -173,13 +181,15 @@ class Engine {
   Agreement agreement_;
   StallInspector stall_inspector_;
   Schedule schedule_;
-  std::vector<Tensor*> unfinished_;  // submitted and not completed
-  std::vector<Tensor*> awaiting_;    // of those, the ones whose device event is not reached
+  std::deque<std::pair<Tensor*, Submission>> admitting_;  // taken from the inbox
+  std::vector<Tensor*> unfinished_;                       // submitted and not completed
+  std::vector<Tensor*> awaiting_;  // of those, the ones whose device event is not reached
+  int64_t to_be_admitted_ = 0;     // submissions that wait for their tensor's earlier one
   std::vector<InFlight> in_flight_;
   uint64_t finished_slots_ = 0;  // finished here, not yet reported in a round that completed
   int64_t bytes_in_flight_ = 0;
   Phase phase_ = Phase::kIdle;
-  std::vector<uint64_t> words_;
+  RoundWords words_;
   std::vector<std::string> exchanged_;
   std::unique_ptr<Collective> negotiation_;
   bool news_ = false;  // something happened here that other ranks do not know

@@ -6,13 +6,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/declaration.h"
+#include "core/event.h"
 #include "core/slicer.h"
 #include "core/status.h"
-#include "transport/transport.h"
+#include "core/types.h"
+#include "device/stream_event.h"
 
 namespace hvd_p3 {
 
@@ -24,10 +27,14 @@ struct Submission {
   const void* input = nullptr;
   void* output = nullptr;  // as large as the input, not overlapping it
   Device device;
-  std::unique_ptr<Event> ready;  // null: the input is complete already
+  std::shared_ptr<Event> ready;  // null: the input is complete already
   // Keeps both buffers alive. Released after `done`, or never, if the engine fails while a
   // collective that cannot be cancelled may still write to the output.
   std::shared_ptr<void> buffers;
+  // For device memory, optional. Called at most once, on the engine thread and before `done`, when
+  // the whole reduction is enqueued: work behind the event finds the output complete, unless `done`
+  // reports an error later. From then on the tensor may be submitted again, with other buffers.
+  std::function<void(const std::shared_ptr<StreamEvent>&)> enqueued;
   // Called exactly once, on the engine thread, or by Submit itself if the engine has stopped.
   std::function<void(const Status&)> done;
 };
@@ -48,9 +55,12 @@ struct Tensor {
   State state = State::kIdle;
   Submission submission;
   int64_t slices_left = 0;
-  int64_t submitted_ns = 0;     // when the submission was admitted
-  bool warned = false;          // of this submission's wait
-  size_t unfinished_index = 0;  // in the engine's list, while submitted
+  int64_t slices_to_enqueue = 0;   // on the device's stream
+  bool enqueued = false;           // reported to the submission
+  std::optional<Submission> next;  // submitted since then
+  int64_t submitted_ns = 0;        // when the submission was admitted
+  bool warned = false;             // of this submission's wait
+  size_t unfinished_index = 0;     // in the engine's list, while submitted
 };
 
 struct Group {

@@ -19,6 +19,9 @@
 #include "python/timeline.h"
 #include "transport/in_process.h"
 #include "transport/mpi.h"
+#ifdef HVD_P3_WITH_CUDA
+#include "transport/nccl_transport.h"
+#endif
 
 namespace py = pybind11;
 
@@ -92,8 +95,12 @@ std::shared_ptr<SliceGate> StartSingleRank(int64_t slice_bytes, int64_t credit_b
   InProcessOptions options;
   options.slice_held = [gate](int64_t elements) { return gate->Holds(elements); };
   InProcessWorld world(options);
+  std::unique_ptr<Transport> transport = world.MakeTransport(0);
+#ifdef HVD_P3_WITH_CUDA
+  transport = AddNcclTransport(std::move(transport), MakeNcclMeeting(VisibleGpus() > 0), 0, 1);
+#endif
   SetGlobalEngine(std::make_shared<Engine>(MakeOptions(slice_bytes, credit_bytes, trace),
-                                           world.MakeControlChannel(0), world.MakeTransport(0)));
+                                           world.MakeControlChannel(0), std::move(transport)));
   return gate;
 }
 

@@ -4,29 +4,10 @@
 
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/errors.h"
+#include "tensorflow/status.h"
 
 namespace hvd_p3 {
 namespace {
-
-absl::Status ToTensorFlow(const Status& status) {
-  switch (status.code()) {
-    case StatusCode::kOk:
-      return absl::OkStatus();
-    case StatusCode::kInvalidArgument:
-      return absl::InvalidArgumentError(status.message());
-    case StatusCode::kMismatch:
-      return absl::FailedPreconditionError(status.message());
-    case StatusCode::kTransport:
-      return absl::UnavailableError(status.message());
-    case StatusCode::kStalled:
-      return absl::DeadlineExceededError(status.message());
-    case StatusCode::kOutOfMemory:
-      return absl::ResourceExhaustedError(status.message());
-    case StatusCode::kShutdown:
-      return absl::AbortedError(status.message());
-  }
-  return absl::InternalError(status.message());
-}
 
 // What the engine reads and writes until the all-reduce is over.
 struct PushedBuffers {
@@ -37,30 +18,36 @@ struct PushedBuffers {
 }  // namespace
 
 absl::Status GradientSlot::Push(const std::shared_ptr<Engine>& engine, TensorHandle handle,
-                                const tensorflow::Tensor& gradient,
-                                const tensorflow::Tensor& output,
-                                std::vector<tensorflow::Tensor> context, int64_t version) {
+                                const Pushed& pushed) {
+  int64_t push = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (!lost_.ok()) return lost_;
     if (pending_) {
       return absl::FailedPreconditionError(
           "tensor '" + name_ + "' was pushed while its previous gradient was not applied yet");
     }
     pending_ = true;
-    reduced_ = false;
+    available_ = false;
+    push = ++pushes_;
     statistics_ = engine->statistics();
     timeline_ = engine->timeline();
     handle_ = handle;
-    result_ = {absl::OkStatus(), output, std::move(context), version};
+    result_ = {absl::OkStatus(), pushed.output, nullptr, pushed.context, pushed.version};
   }
-  auto buffers = std::make_shared<PushedBuffers>(PushedBuffers{gradient, output});
+  auto buffers = std::make_shared<PushedBuffers>(PushedBuffers{pushed.gradient, pushed.output});
   Submission submission;
   submission.input = buffers->gradient.data();
   submission.output = buffers->output.data();
   submission.buffers = buffers;
+  submission.device = pushed.device;
+  submission.ready = pushed.ready;
+  submission.enqueued = [this, push](const std::shared_ptr<StreamEvent>& completion) {
+    Available(push, absl::OkStatus(), completion);
+  };
   Ref();  // released by the callback
-  submission.done = [this](const Status& status) {
-    Reduced(ToTensorFlow(status));
+  submission.done = [this, push](const Status& status) {
+    Reduced(push, ToTensorFlow(status));
     Unref();
   };
   engine->Submit(handle, std::move(submission));
@@ -69,7 +56,7 @@ absl::Status GradientSlot::Push(const std::shared_ptr<Engine>& engine, TensorHan
 
 bool GradientSlot::pending() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return pending_;
+  return pending_ || !lost_.ok();
 }
 
 void GradientSlot::Pull(bool keep_failure, int64_t version, PullDone done) {
@@ -77,7 +64,9 @@ void GradientSlot::Pull(bool keep_failure, int64_t version, PullDone done) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     keep_failure_ = keep_failure;
-    if (!pending_) {
+    if (!lost_.ok()) {
+      pulled.status = lost_;
+    } else if (!pending_) {
       pulled.status = absl::FailedPreconditionError("tensor '" + name_ +
                                                     "' was pulled without having been pushed");
     } else if (version != kAnyVersion && version != result_.version) {
@@ -85,11 +74,11 @@ void GradientSlot::Pull(bool keep_failure, int64_t version, PullDone done) {
           "tensor '" + name_ +
           "' was pushed by a function that was traced with other hyper-parameters of the optimizer "
           "than the function that applies it; call hvd_p3.settle(model) between the two");
-    } else if (!reduced_ && waiting_) {
+    } else if (!available_ && waiting_) {
       pulled.status = absl::FailedPreconditionError(
           "two threads read the variable of tensor '" + name_ +
           "' at once while its update is pending; read weights in the thread that trains");
-    } else if (!reduced_) {
+    } else if (!available_) {
       waiting_ = std::move(done);
       return;
     } else {
@@ -106,19 +95,17 @@ void GradientSlot::CancelPull(bool drop) {
     waiting = std::exchange(waiting_, nullptr);
     if (drop && pending_) {
       dropped_ = true;
-      if (reduced_) Take();
+      if (available_) Take();
     }
   }
   if (!waiting) return;
-  waiting(
-      {absl::CancelledError("the step was cancelled while it waited for tensor '" + name_ + "'"),
-       {},
-       {},
-       0});
+  waiting({
+      absl::CancelledError("the step was cancelled while it waited for tensor '" + name_ + "'"),
+  });
 }
 
 GradientSlot::Pulled GradientSlot::Take() {
-  if (!result_.status.ok() && keep_failure_ && !dropped_) return {result_.status, {}, {}, 0};
+  if (!result_.status.ok() && keep_failure_ && !dropped_) return {result_.status};
   if (result_.status.ok() && !dropped_) timeline_->Record({TraceKind::kApplied, handle_});
   pending_ = false;
   dropped_ = false;
@@ -127,19 +114,22 @@ GradientSlot::Pulled GradientSlot::Take() {
 
 void GradientSlot::NoteArrival() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!pending_ || reduced_ || blocked_) return;
+  if (!pending_ || available_ || blocked_) return;
   blocked_ = true;
   statistics_->ReaderBlocked();
   timeline_->Record({TraceKind::kWaitBegan, handle_});
 }
 
-void GradientSlot::Reduced(const absl::Status& status) {
+void GradientSlot::Available(int64_t push, const absl::Status& status,
+                             const std::shared_ptr<StreamEvent>& completion) {
   PullDone waiting;
   Pulled pulled;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    reduced_ = true;
+    if (push != pushes_ || available_) return;
+    available_ = true;
     result_.status = status;
+    result_.completion = completion;
     if (blocked_) {
       statistics_->ReaderReleased();
       timeline_->Record({TraceKind::kWaitEnded, handle_});
@@ -149,6 +139,24 @@ void GradientSlot::Reduced(const absl::Status& status) {
     if (waiting || dropped_) pulled = Take();
   }
   if (waiting) waiting(pulled);
+}
+
+void GradientSlot::Reduced(int64_t push, const absl::Status& status) {
+  if (!status.ok()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const bool was_taken = push != pushes_ || !pending_;
+    if (was_taken) {
+      lost_ = absl::Status(status.code(),
+                           "the reduction of tensor '" + name_ +
+                               "' failed after its result was used, so its variable holds no valid "
+                               "weights: load a checkpoint; the cause: " +
+                               std::string(status.message()));
+      return;
+    }
+    // Nobody has used it yet.
+    available_ = false;
+  }
+  Available(push, status, nullptr);
 }
 
 std::string GradientSlot::DebugString() const { return "hvd_p3 slot of tensor '" + name_ + "'"; }

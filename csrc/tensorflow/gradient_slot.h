@@ -24,10 +24,22 @@ constexpr int64_t kAnyVersion = -1;
 
 class GradientSlot : public tensorflow::ResourceBase {
  public:
-  struct Pulled {
-    absl::Status status;
-    tensorflow::Tensor reduced;
+  // What is reduced, into `output`, a buffer of the same type and shape on the same device.
+  struct Pushed {
+    tensorflow::Tensor gradient;
+    tensorflow::Tensor output;
+    Device device;
+    std::shared_ptr<Event> ready;  // of both tensors; null: they are
+    // Kept for the pull: tensors such as the step's learning rate, and the number of the
+    // hyper-parameters with which the step was traced.
     std::vector<tensorflow::Tensor> context;
+    int64_t version = 0;
+  };
+  struct Pulled {
+    absl::Status status{};
+    tensorflow::Tensor reduced{};
+    std::shared_ptr<StreamEvent> completion{};  // of `reduced`; null: it is complete
+    std::vector<tensorflow::Tensor> context{};
     int64_t version = 0;
   };
   using PullDone = std::function<void(const Pulled&)>;
@@ -36,17 +48,16 @@ class GradientSlot : public tensorflow::ResourceBase {
 
   const std::string& name() const { return name_; }
 
-  // Starts the all-reduce of `gradient` into `output`, a buffer of the same type and shape. Keeps
-  // `context`, for example the step's learning rate, and `version`, the number of the
-  // hyper-parameters with which the step was traced, for the pull.
+  // Starts the all-reduce.
   absl::Status Push(const std::shared_ptr<Engine>& engine, TensorHandle handle,
-                    const tensorflow::Tensor& gradient, const tensorflow::Tensor& output,
-                    std::vector<tensorflow::Tensor> context, int64_t version);
+                    const Pushed& pushed);
 
-  // True from a push until the pull that takes its result has started.
+  // True from a push until the pull that takes its result has started. True for ever once a result
+  // was used that was lost afterwards: pulls then say so.
   bool pending() const;
 
-  // Calls `done` with what was pushed, once it is reduced; at once if it is already.
+  // Calls `done` with what was pushed, once it is reduced or its reduction is enqueued on the
+  // device; at once if it is already.
   // With `keep_failure` a failed reduction stays: every later pull reports it again, so that an
   // update that is lost is never mistaken for one that was applied.
   // A pull that expects another version than was pushed fails, and leaves the result for one that
@@ -57,19 +68,25 @@ class GradientSlot : public tensorflow::ResourceBase {
   // `drop`: then the slot is free again once the all-reduce is over.
   void CancelPull(bool drop);
 
-  // The forward pass has come to where it needs this tensor. Counts as waiting until reduced.
+  // The forward pass has come to where it needs this tensor. Counts as waiting until a pull would
+  // not.
   void NoteArrival();
 
   std::string DebugString() const override;
 
  private:
-  void Reduced(const absl::Status& status);
+  // On the engine thread, of the push with this number:
+  void Available(int64_t push, const absl::Status& status,
+                 const std::shared_ptr<StreamEvent>& completion);
+  void Reduced(int64_t push, const absl::Status& status);
   Pulled Take();  // requires mutex_
 
   const std::string name_;
   mutable std::mutex mutex_;
-  bool pending_ = false;       // pushed and not pulled
-  bool reduced_ = false;       // of the pushed gradient, the result or an error is there
+  bool pending_ = false;    // pushed and not pulled
+  bool available_ = false;  // a pull need not wait
+  int64_t pushes_ = 0;
+  absl::Status lost_;          // not OK: the variable was updated with a reduction that failed
   bool dropped_ = false;       // nobody will pull what was pushed
   bool keep_failure_ = false;  // as the latest pull asked
   bool blocked_ = false;       // the forward pass is counted as waiting

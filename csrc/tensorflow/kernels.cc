@@ -1,4 +1,5 @@
-// The CPU kernels of the custom ops, see ops.cc.
+// The kernels of the custom ops, see ops.cc. On a GPU, slots and flags live on the host, and
+// gradients and their context in the device's memory.
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_op_kernel.h"
+#include "tensorflow/device_stream.h"
 #include "tensorflow/gradient_slot.h"
 
 namespace hvd_p3 {
@@ -44,6 +46,17 @@ absl::Status AllocateReduced(OpKernelContext* context, const GradientSlot& slot,
       std::string(status.message()));
 }
 
+// What a push of `tensor` starts with: the buffer of the result, and where and when both are ready.
+// The buffer, too, is free only from then on: what the device computes at that moment may still use
+// its memory.
+absl::Status Prepare(OpKernelContext* context, const GradientSlot& slot, const Tensor& tensor,
+                     GradientSlot::Pushed* pushed) {
+  pushed->gradient = tensor;
+  const absl::Status status = AllocateReduced(context, slot, tensor, &pushed->output);
+  if (!status.ok()) return status;
+  return RecordInputs(context, &pushed->device, &pushed->ready);
+}
+
 class SlotOp : public tensorflow::ResourceOpKernel<GradientSlot> {
  public:
   explicit SlotOp(OpKernelConstruction* construction)
@@ -72,13 +85,13 @@ class PushOp : public OpKernel {
     OP_REQUIRES_OK(context, FindSlot(context, &slot));
     std::shared_ptr<Engine> engine;
     OP_REQUIRES_OK(context, FindEngine(&engine));
-    const Tensor& gradient = context->input(1);
-    Tensor output;
-    OP_REQUIRES_OK(context, AllocateReduced(context, *slot, gradient, &output));
+    GradientSlot::Pushed pushed;
+    OP_REQUIRES_OK(context, Prepare(context, *slot, context->input(1), &pushed));
     OpInputList kept;
     OP_REQUIRES_OK(context, context->input_list("context", &kept));
-    OP_REQUIRES_OK(context, slot->Push(engine, tensor_handle_, gradient, output,
-                                       std::vector<Tensor>(kept.begin(), kept.end()), version_));
+    pushed.context.assign(kept.begin(), kept.end());
+    pushed.version = version_;
+    OP_REQUIRES_OK(context, slot->Push(engine, tensor_handle_, pushed));
   }
 
  private:
@@ -129,8 +142,12 @@ void PullInto(OpKernelContext* context, RefCountPtr<GradientSlot> slot, const Pu
                        done](const GradientSlot::Pulled& result) {
     // TryDeregister does not wait for a cancellation that is running, which may be this very call.
     if (manager != nullptr) manager->TryDeregisterCallback(token);
-    if (!result.status.ok()) {
-      context->CtxFailure(result.status);
+    absl::Status status = result.status;
+    if (status.ok() && result.completion != nullptr) {
+      status = BlockStream(context, result.completion.get());
+    }
+    if (!status.ok()) {
+      context->CtxFailure(status);
     } else {
       set_outputs(context, result);
     }
@@ -177,10 +194,9 @@ class AllReduceOp : public AsyncOpKernel {
     OP_REQUIRES_OK_ASYNC(context, FindSlot(context, &slot), done);
     std::shared_ptr<Engine> engine;
     OP_REQUIRES_OK_ASYNC(context, FindEngine(&engine), done);
-    const Tensor& tensor = context->input(1);
-    Tensor output;
-    OP_REQUIRES_OK_ASYNC(context, AllocateReduced(context, *slot, tensor, &output), done);
-    OP_REQUIRES_OK_ASYNC(context, slot->Push(engine, tensor_handle_, tensor, output, {}, 0), done);
+    GradientSlot::Pushed pushed;
+    OP_REQUIRES_OK_ASYNC(context, Prepare(context, *slot, context->input(1), &pushed), done);
+    OP_REQUIRES_OK_ASYNC(context, slot->Push(engine, tensor_handle_, pushed), done);
     PullInto(context, std::move(slot), kOptions, &SetReduced, std::move(done));
   }
 
@@ -220,6 +236,18 @@ REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3IsPending"), IsPendingOp);
 REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3Pull"), PullOp);
 REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3AllReduce"), AllReduceOp);
 REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3Arrival"), ArrivalOp);
+
+#ifdef HVD_P3_WITH_CUDA
+#define HVD_P3_GPU(op) Name(op).Device(tensorflow::DEVICE_GPU)
+REGISTER_KERNEL_BUILDER(HVD_P3_GPU("HvdP3Slot").HostMemory("slot"), SlotOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_GPU("HvdP3Push").HostMemory("slot"), PushOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_GPU("HvdP3IsPending").HostMemory("slot").HostMemory("pending"),
+                        IsPendingOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_GPU("HvdP3Pull").HostMemory("slot").HostMemory("pushed_version"),
+                        PullOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_GPU("HvdP3AllReduce").HostMemory("slot"), AllReduceOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_GPU("HvdP3Arrival"), ArrivalOp);
+#endif
 
 }  // namespace
 }  // namespace hvd_p3

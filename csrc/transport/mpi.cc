@@ -2,12 +2,16 @@
 
 #include <mpi.h>
 
+#include <string>
 #include <utility>
 
 #include "transport/mpi_algorithm.h"
 #include "transport/mpi_control.h"
 #include "transport/mpi_support.h"
 #include "transport/mpi_transport.h"
+#ifdef HVD_P3_WITH_CUDA
+#include "transport/nccl_transport.h"
+#endif
 
 namespace hvd_p3 {
 
@@ -38,16 +42,66 @@ Status CheckMpi() {
 
 namespace {
 
-Status CheckSameOnAllRanks(const MpiCommunicator& communicator, bool horovod_sleeps) {
-  // The greatest value and, negated, the least.
-  int most[2] = {horovod_sleeps ? 1 : 0, horovod_sleeps ? -1 : 0};
+#ifdef HVD_P3_WITH_CUDA
+constexpr bool kWithCuda = true;
+#else
+constexpr bool kWithCuda = false;
+#endif
+
+// Whether the ranks differ in each of two things.
+Status CompareRanks(const MpiCommunicator& communicator, const bool mine[2], bool differs[2]) {
+  // The greatest values and, negated, the least.
+  int most[4] = {mine[0] ? 1 : 0, mine[1] ? 1 : 0, mine[0] ? -1 : 0, mine[1] ? -1 : 0};
   const Status status = FromMpi(
-      MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_INT, MPI_MAX, communicator.get()), "MPI_Allreduce");
-  if (!status.ok() || most[0] == -most[1]) return status;
-  return {StatusCode::kInvalidArgument,
-          "some ranks have imported Horovod before hvd_p3 and others after it; import hvd_p3 first "
-          "on all ranks, or Horovod first on all"};
+      MPI_Allreduce(MPI_IN_PLACE, most, 4, MPI_INT, MPI_MAX, communicator.get()), "MPI_Allreduce");
+  for (int i = 0; i < 2; ++i) differs[i] = most[i] != -most[i + 2];
+  return status;
 }
+
+Status CheckSameOnAllRanks(const MpiCommunicator& communicator, bool horovod_sleeps) {
+  const bool mine[2] = {horovod_sleeps, kWithCuda};
+  bool differs[2] = {false, false};
+  const Status status = CompareRanks(communicator, mine, differs);
+  if (!status.ok()) return status;
+  if (differs[0]) {
+    return {StatusCode::kInvalidArgument,
+            "some ranks have imported Horovod before hvd_p3 and others after it; import hvd_p3 "
+            "first on all ranks, or Horovod first on all"};
+  }
+  if (differs[1]) {
+    return {StatusCode::kInvalidArgument,
+            std::string("hvd_p3 was built ") + (kWithCuda ? "with" : "without") +
+                " CUDA on this rank and differently on others; install the same build on all "
+                "hosts"};
+  }
+  return {};
+}
+
+#ifdef HVD_P3_WITH_CUDA
+Status BroadcastText(const MpiCommunicator& communicator, std::string* text) {
+  int length = static_cast<int>(text->size());
+  Status status = FromMpi(MPI_Bcast(&length, 1, MPI_INT, 0, communicator.get()), "MPI_Bcast");
+  if (!status.ok()) return status;
+  text->resize(static_cast<size_t>(length));
+  return FromMpi(MPI_Bcast(text->data(), length, MPI_CHAR, 0, communicator.get()), "MPI_Bcast");
+}
+
+Status AddGpus(const MpiCommunicator& communicator, std::unique_ptr<Transport>* transport) {
+  int fewest = VisibleGpus();
+  Status status =
+      FromMpi(MPI_Allreduce(MPI_IN_PLACE, &fewest, 1, MPI_INT, MPI_MIN, communicator.get()),
+              "MPI_Allreduce");
+  if (!status.ok()) return status;
+  NcclMeeting meeting;
+  if (communicator.rank() == 0) meeting = MakeNcclMeeting(fewest > 0);
+  status = BroadcastText(communicator, &meeting.id);
+  if (status.ok()) status = BroadcastText(communicator, &meeting.problem);
+  if (!status.ok()) return status;
+  *transport =
+      AddNcclTransport(std::move(*transport), meeting, communicator.rank(), communicator.size());
+  return {};
+}
+#endif
 
 }  // namespace
 
@@ -68,9 +122,12 @@ Status MakeMpiTransport(bool horovod_sleeps, std::unique_ptr<ControlChannel>* co
   status = TrySumsIndependentOfSlices(*slice_communicator, &independent);
   if (!status.ok()) return status;
   const auto requests = std::make_shared<MpiRequests>();
-  *control = std::make_unique<MpiControlChannel>(std::move(control_communicator), requests);
   *transport = std::make_unique<MpiTransport>(std::move(slice_communicator), requests, independent);
-  return {};
+#ifdef HVD_P3_WITH_CUDA
+  status = AddGpus(*control_communicator, transport);
+#endif
+  *control = std::make_unique<MpiControlChannel>(std::move(control_communicator), requests);
+  return status;
 }
 
 }  // namespace hvd_p3

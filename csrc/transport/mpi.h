@@ -1,4 +1,5 @@
-// The MPI transport: negotiation and slices in host memory, on communicators of their own.
+// The MPI transport: negotiation and slices in host memory, on communicators of their own. In a
+// build with CUDA, slices in the memory of GPUs go over NCCL beside it.
 // Needs MPI initialised with MPI_THREAD_MULTIPLE, which Horovod does. Made on any thread by a
 // collective call of all ranks; used by the engine thread.
 #ifndef HVD_P3_TRANSPORT_MPI_H_

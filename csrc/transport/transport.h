@@ -12,18 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "core/event.h"
 #include "core/status.h"
 #include "core/types.h"
 
 namespace hvd_p3 {
 
-// Tells whether work that another party enqueued has reached a point, for example a CUDA event
-// recorded on TensorFlow's compute stream behind the kernel that writes a gradient.
-class Event {
- public:
-  virtual ~Event() = default;
-  virtual bool Reached() = 0;
-};
+class StreamEvent;
 
 // One member of a slice: reduce `count` elements from `input` to `output`. The buffers do not
 // overlap, lie on the collective's device, and stay valid until the collective is done.
@@ -33,7 +28,8 @@ struct Segment {
   int64_t count = 0;
 };
 
-// output = postscale * sum over ranks(prescale * input), for all segments as one message.
+// output = postscale * sum over ranks(prescale * input), for all segments as one message. All
+// segments are in the memory of one device.
 struct SliceReduction {
   std::vector<Segment> segments;
   DataType dtype = DataType::kFloat32;
@@ -46,14 +42,19 @@ struct SliceReduction {
 class Collective {
  public:
   virtual ~Collective() = default;
-  // Does not block. Sets `*done` once the outputs are complete on this rank, on the device's stream
-  // where the buffers are device memory.
+  // Does not block. Sets `*done` once the outputs are complete on this rank.
   virtual Status Test(bool* done) = 0;
+  // For device memory: the point in the transport's stream from which on the outputs are complete,
+  // once it is known. Null before that, and always for host memory.
+  virtual std::shared_ptr<StreamEvent> Completion() const { return nullptr; }
 };
 
 class Transport {
  public:
   virtual ~Transport() = default;
+  // Whether slices in device memory can be reduced, or only those in host memory. The same on all
+  // ranks.
+  virtual bool takes_device_memory() const { return false; }
   virtual Status Start(const SliceReduction& reduction,
                        std::unique_ptr<Collective>* collective) = 0;
   // Moves on whatever is in flight, without blocking. The engine calls it before it tests.

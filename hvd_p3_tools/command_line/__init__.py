@@ -6,10 +6,10 @@ import argparse
 import os
 import sys
 
-from hvd_p3_tools.command_line import timeline
+from hvd_p3_tools.command_line import doctor, timeline
 from hvd_p3_tools.command_line.errors import CommandError
 
-_SUBCOMMANDS = {"timeline": timeline}
+_SUBCOMMANDS = {"doctor": doctor, "timeline": timeline}
 
 
 def main(arguments=None):

@@ -14,7 +14,10 @@
 #include "core/engine.h"
 #include "rank_program.h"
 #include "scenario.h"
+#include "simulated_communicator.h"
+#include "transport/device_transport.h"
 #include "transport/in_process.h"
+#include "transport/routing_transport.h"
 
 namespace {
 
@@ -31,6 +34,17 @@ int64_t EngineCpuMicroseconds() {
     total_ns += on_cpu_ns;
   }
   return total_ns / 1000;
+}
+
+hvd_p3::SimulatedNetworkOptions MakeNetworkOptions(const hvd_p3::Scenario& scenario) {
+  hvd_p3::SimulatedNetworkOptions options;
+  options.size = scenario.ranks;
+  options.seed = scenario.seed;
+  options.most_delay_us = scenario.most_slice_delay_us;
+  options.fails = [&scenario](int64_t sequence, int rank) {
+    return sequence == scenario.fail_sequence && rank == scenario.fail_rank;
+  };
+  return options;
 }
 
 hvd_p3::InProcessOptions MakeWorldOptions(const hvd_p3::Scenario& scenario) {
@@ -76,11 +90,17 @@ int main() {
   options.timeline_capacity = scenario.timeline_capacity;
 
   InProcessWorld world(MakeWorldOptions(scenario));
+  SimulatedNetwork network(MakeNetworkOptions(scenario));
   std::vector<std::unique_ptr<Engine>> engines;
   std::vector<std::unique_ptr<RankProgram>> programs;
   for (int rank = 0; rank < scenario.ranks; ++rank) {
-    engines.push_back(std::make_unique<Engine>(options, world.MakeControlChannel(rank),
-                                               world.MakeTransport(rank)));
+    std::unique_ptr<Transport> transport = world.MakeTransport(rank);
+    if (UsesDevices(scenario) && !scenario.host_transport_only) {
+      transport = MakeRoutingTransport(std::move(transport),
+                                       MakeDeviceTransport(network.MakeCommunicator(rank)));
+    }
+    engines.push_back(
+        std::make_unique<Engine>(options, world.MakeControlChannel(rank), std::move(transport)));
     programs.push_back(std::make_unique<RankProgram>(scenario, rank, engines.back().get()));
   }
 
@@ -110,7 +130,10 @@ int main() {
   const int64_t idle_cpu_us = EngineCpuMicroseconds() - cpu_before;
   const int64_t idle_rounds = Rounds(engines) - rounds_before;
 
-  on_all_ranks([&](size_t rank) { engines[rank]->Shutdown(5.0); });
+  on_all_ranks([&](size_t rank) {
+    engines[rank]->Shutdown(5.0);
+    programs[rank]->Compare();
+  });
   std::cout << "{\"idle_cpu_us\":" << idle_cpu_us << ",\"idle_rounds\":" << idle_rounds
             << ",\"warnings\":[";
   for (size_t i = 0; i < warnings.size(); ++i) {

@@ -1,5 +1,6 @@
 #include "rank_program.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "core/arithmetic.h"
 #include "core/clock.h"
+#include "core/element.h"
 
 namespace hvd_p3 {
 namespace {
@@ -17,11 +19,16 @@ constexpr double kPatienceS = 30.0;  // a submission that takes longer counts as
 // After an injected failure the other ranks wait in vain; a program's launcher would end them.
 constexpr double kPatienceWithFailureS = 0.5;
 
-// A device event that is reached at a point in time.
+constexpr char kGarbage = 0x55;  // in the memory of a device before it is written
+
+// An event that is reached at a point in time.
 class TimedEvent : public Event {
  public:
   explicit TimedEvent(int64_t delay_us) : time_ns_(NowNanoseconds() + delay_us * 1000) {}
-  bool Reached() override { return NowNanoseconds() >= time_ns_; }
+  Status Test(bool* reached) override {
+    *reached = NowNanoseconds() >= time_ns_;
+    return {};
+  }
 
  private:
   const int64_t time_ns_;
@@ -111,6 +118,10 @@ RankProgram::RankProgram(const Scenario& scenario, int rank, Engine* engine)
     specs_[static_cast<size_t>(other_shape->second.first)].shape = other_shape->second.second;
   }
   latest_.resize(specs_.size());
+  if (UsesDevices(scenario)) {
+    compute_stream_ = std::make_unique<SimulatedStream>(
+        scenario.most_event_delay_us, scenario.seed + 7u * static_cast<uint64_t>(rank));
+  }
 }
 
 void RankProgram::Run() {
@@ -126,10 +137,7 @@ void RankProgram::Run() {
     for (const auto& [tensor, delay_us] : submissions->second) {
       if (delay_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
       Reduction* previous = latest_[static_cast<size_t>(tensor)];
-      if (previous != nullptr) {
-        WaitFor(previous);
-        if (scenario_.fail_rank >= 0 && !(previous->completed && previous->status.ok())) return;
-      }
+      if (previous != nullptr && !MayBeSubmittedAgain(previous)) return;
       SubmitTensor(tensor, step);
     }
   }
@@ -146,18 +154,56 @@ void RankProgram::SubmitTensor(int tensor, int step) {
   Submission submission;
   submission.input = reduction->input.data();
   submission.output = reduction->output.data();
-  if (scenario_.most_event_delay_us > 0) {
+  const auto on_device = scenario_.on_device.find(rank_);
+  reduction->on_device =
+      on_device != scenario_.on_device.end() && on_device->second.count(tensor) > 0;
+  if (reduction->on_device) {
+    PutOnDevice(reduction.get(), &submission);
+  } else if (scenario_.most_event_delay_us > 0) {
     const uint64_t mixed =
         (scenario_.seed + 977u * static_cast<uint64_t>(tensor + 31 * rank_)) * 0x9e3779b97f4a7c15u;
     const uint64_t most = static_cast<uint64_t>(scenario_.most_event_delay_us);
     submission.ready =
-        std::make_unique<TimedEvent>(static_cast<int64_t>((mixed >> 32) % (most + 1)));
+        std::make_shared<TimedEvent>(static_cast<int64_t>((mixed >> 32) % (most + 1)));
   }
-  Ticket* ticket = &reduction->ticket;
-  submission.done = [ticket](const Status& status) { ticket->Complete(status); };
-  latest_[static_cast<size_t>(tensor)] = reduction.get();
+  submission.done = [submitted = reduction.get()](const Status& status) {
+    submitted->available.Complete(status);
+    submitted->ticket.Complete(status);
+  };
+  Reduction*& latest = latest_[static_cast<size_t>(tensor)];
+  reduction->overlaps_previous = latest != nullptr && latest->ticket.completions() == 0;
+  latest = reduction.get();
   reductions_.push_back(std::move(reduction));
   engine_->Submit(handles_[static_cast<size_t>(tensor)], std::move(submission));
+}
+
+// The input is written by the rank's stream, and the output read by it, while the engine's streams
+// go on.
+void RankProgram::PutOnDevice(Reduction* reduction, Submission* submission) {
+  const auto index = scenario_.device_index.find(reduction->tensor);
+  submission->device.index = index == scenario_.device_index.end() ? 0 : index->second;
+  std::vector<char> value =
+      std::exchange(reduction->input, std::vector<char>(reduction->output.size(), kGarbage));
+  compute_stream_->Enqueue([reduction, value = std::move(value)] {
+    std::copy(value.begin(), value.end(), reduction->input.begin());
+  });
+  submission->input = reduction->input.data();
+  submission->ready = compute_stream_->Record();
+  submission->enqueued = [this, reduction](const std::shared_ptr<StreamEvent>& event) {
+    reduction->enqueued = true;
+    event->BlockStream(compute_stream_.get());
+    compute_stream_->Enqueue([reduction, event] { reduction->used = reduction->output; });
+    reduction->available.Complete(Status());
+  };
+}
+
+bool RankProgram::MayBeSubmittedAgain(Reduction* reduction) {
+  if (scenario_.fail_rank < 0 && reduction->on_device) {
+    Status status;
+    return reduction->available.Wait(kPatienceS, &status);
+  }
+  WaitFor(reduction);
+  return scenario_.fail_rank < 0 || (reduction->completed && reduction->status.ok());
 }
 
 void RankProgram::WaitFor(Reduction* reduction) {
@@ -168,10 +214,18 @@ void RankProgram::WaitFor(Reduction* reduction) {
 void RankProgram::Finish() {
   for (const auto& reduction : reductions_) {
     if (!reduction->completed) WaitFor(reduction.get());
+  }
+}
+
+void RankProgram::Compare() {
+  if (compute_stream_ != nullptr) compute_stream_->Synchronize();
+  for (const auto& reduction : reductions_) {
     if (!reduction->completed || !reduction->status.ok()) continue;
     const TensorSpec& spec = specs_[static_cast<size_t>(reduction->tensor)];
+    const std::vector<char> expected =
+        Expected(spec, scenario_.ranks, reduction->step, reduction->tensor);
     reduction->correct =
-        reduction->output == Expected(spec, scenario_.ranks, reduction->step, reduction->tensor);
+        reduction->output == expected && (!reduction->on_device || reduction->used == expected);
   }
 }
 
@@ -183,6 +237,8 @@ void RankProgram::Report(std::ostream& output) {
            << ",\"completions\":" << reduction->ticket.completions()
            << ",\"status\":" << Quoted(CodeName(reduction->status.code()))
            << ",\"message\":" << Quoted(reduction->status.message())
+           << ",\"enqueued\":" << (reduction->enqueued ? "true" : "false")
+           << ",\"overlaps_previous\":" << (reduction->overlaps_previous ? "true" : "false")
            << ",\"correct\":" << (reduction->correct ? "true" : "false") << "}";
     separator = ",";
   }

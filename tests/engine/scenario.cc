@@ -20,6 +20,8 @@ TensorSpec ParseTensor(std::istream& line) {
 
 }  // namespace
 
+bool UsesDevices(const Scenario& scenario) { return !scenario.on_device.empty(); }
+
 Scenario ParseScenario(std::istream& input) {
   Scenario scenario;
   for (std::string text; std::getline(input, text);) {
@@ -57,6 +59,16 @@ Scenario ParseScenario(std::istream& input) {
       auto& [tensor, shape] = scenario.shapes[rank];
       line >> tensor;
       for (int64_t dimension = 0; line >> dimension;) shape.push_back(dimension);
+    } else if (word == "device") {  // rank tensors...
+      int rank = 0;
+      line >> rank;
+      for (int tensor = 0; line >> tensor;) scenario.on_device[rank].insert(tensor);
+    } else if (word == "device_index") {  // tensor index
+      int tensor = 0;
+      line >> tensor;
+      line >> scenario.device_index[tensor];
+    } else if (word == "host_transport_only") {
+      scenario.host_transport_only = true;
     } else if (word == "fail") {  // sequence rank
       line >> scenario.fail_sequence >> scenario.fail_rank;
     } else if (word == "shutdown") {  // rank step

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,13 +22,16 @@ struct Scenario {
   int64_t credit_bytes = 4096;
   uint64_t seed = 0;
   int64_t most_slice_delay_us = 0;  // random by sequence and rank, up to this
-  int64_t most_event_delay_us = 0;  // 0: no device events
+  int64_t most_event_delay_us = 0;  // until an input is ready; 0: no events on the host
   int64_t idle_ms = 0;              // measure CPU time for this long after the last step
   std::vector<TensorSpec> tensors;
   // Tensor indices in the order of submission, and microseconds to wait before each.
   std::map<std::pair<int, int>, std::vector<std::pair<int, int64_t>>> submissions;  // (rank, step)
   std::map<int, std::pair<int, std::vector<int64_t>>> shapes;  // rank -> (tensor, its other shape)
-  int64_t fail_sequence = -1;  // this collective fails on `fail_rank`
+  std::map<int, std::set<int>> on_device;  // rank -> its tensors in the memory of a device
+  std::map<int, int> device_index;         // tensor -> its device, instead of the first
+  bool host_transport_only = false;        // although there are tensors on devices
+  int64_t fail_sequence = -1;              // this collective fails on `fail_rank`
   int fail_rank = -1;
   int shutdown_rank = -1;  // this rank shuts down before this step
   int shutdown_step = -1;
@@ -40,6 +44,9 @@ struct Scenario {
   int timeline_end_step = -1;
   size_t timeline_capacity = 1 << 18;
 };
+
+// Whether any rank has a tensor in the memory of a device.
+bool UsesDevices(const Scenario& scenario);
 
 // Stops the program with a message at a word that it does not know.
 Scenario ParseScenario(std::istream& input);

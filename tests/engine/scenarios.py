@@ -37,6 +37,7 @@ class Scenario:
     idle_ms: int = 0
     # (rank, step) -> list of (tensor index, delay in microseconds); by default all in order.
     submissions: dict = dataclasses.field(default_factory=dict)
+    on_device: set = dataclasses.field(default_factory=set)  # indices of tensors
     extra_lines: list = dataclasses.field(default_factory=list)
 
     def text(self):
@@ -46,6 +47,8 @@ class Scenario:
         lines += [tensor.line() for tensor in self.tensors]
         in_order = [(index, 0) for index in range(len(self.tensors))]
         for rank in range(self.ranks):
+            if self.on_device:
+                lines.append(f"device {rank} " + " ".join(map(str, sorted(self.on_device))))
             for step in range(self.steps):
                 entries = self.submissions.get((rank, step), in_order)
                 flat = " ".join(f"{tensor} {delay}" for tensor, delay in entries)
@@ -87,6 +90,8 @@ def scenarios(draw):
     declared = draw(tensors())
     order = strategies.permutations(range(len(declared)))
     delay = strategies.sampled_from([0, 0, 0, 50, 400])
+    indices = set(range(len(declared)))
+    some = strategies.sets(strategies.sampled_from(sorted(indices)))
     return Scenario(
         ranks=ranks,
         steps=steps,
@@ -96,6 +101,8 @@ def scenarios(draw):
         seed=draw(strategies.integers(0, 1000)),
         most_slice_delay_us=draw(strategies.sampled_from([0, 100, 1000])),
         most_event_delay_us=draw(strategies.sampled_from([0, 0, 300])),
+        # Host memory, the memory of a simulated device, and both.
+        on_device=draw(strategies.just(set()) | strategies.just(indices) | some),
         submissions={
             (rank, step): [(index, draw(delay)) for index in draw(order)]
             for rank in range(ranks)

@@ -5,8 +5,14 @@ import types
 
 import horovod.tensorflow as horovod
 import pytest
+import tensorflow as tf
 
 from hvd_p3 import _engine, configuration, process
+
+# A second device, for models whose variables are not all on one.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], 2 * [tf.config.LogicalDeviceConfiguration()]
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

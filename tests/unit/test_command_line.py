@@ -1,5 +1,6 @@
 """The command `hvd-p3`, and its errors."""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 import timelines
 
 from hvd_p3_tools import command_line
+from hvd_p3_tools.command_line import doctor
 from hvd_p3_tools.timeline import chrome_trace
 from hvd_p3_tools.timeline.model import Rank, Timeline
 
@@ -120,6 +122,88 @@ def test_wrong_arguments(capsys, arguments):
         command_line.main(arguments)
     assert ended.value.code == 2
     assert "usage: hvd-p3" in capsys.readouterr().err
+
+
+_WITHOUT_CUDA = {
+    "HVD_P3_VERSION": "0.1.0",
+    "TENSORFLOW_VERSION": "2.20.0",
+    "MPI_LIBRARY": "Open MPI 4.1.4",
+    "CUDA_VERSION": None,
+    "NCCL_VERSION": None,
+}
+_WITH_CUDA = _WITHOUT_CUDA | {"CUDA_VERSION": "13.0", "NCCL_VERSION": "2.27.3"}
+_GPU = "GPU:0 NVIDIA H200 9.0"
+
+
+@pytest.fixture
+def doctor_finds(monkeypatch):
+    """Makes the doctor find a build, GPUs of TensorFlow, a loaded NCCL and a failure to import."""
+
+    def finds(build, gpus, nccl=None, failure=None):
+        monkeypatch.setattr(doctor, "_build", lambda: (Path("/packages/hvd_p3"), build))
+        monkeypatch.setattr(doctor, "_gpus", lambda: gpus)
+        monkeypatch.setattr(doctor, "_loaded_nccl", lambda: nccl)
+        monkeypatch.setattr(doctor, "_import", lambda: failure)
+
+    return finds
+
+
+def test_doctor_on_this_machine(capsys, monkeypatch):
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth0")
+    code, output, errors = _run(capsys, "doctor")
+    assert (code, errors) == (0, "")
+    assert "Open MPI" in output or "MPICH" in output
+    assert "NCCL_SOCKET_IFNAME=eth0" in output
+    assert "loads:              yes" in output
+    assert "GPUs of TensorFlow: none" in output
+    assert "warning" not in output or "TensorFlow sees no GPU" in output
+
+
+def test_doctor_for_a_build_with_cuda(doctor_finds, capsys):
+    doctor_finds(_WITH_CUDA, [_GPU], nccl=("2.28.1", "/nccl/libnccl.so.2"))
+    code, output, errors = _run(capsys, "doctor")
+    assert (code, errors) == (0, "")
+    assert "yes, with CUDA 13.0 and NCCL 2.27.3" in output
+    assert "2.28.1, /nccl/libnccl.so.2" in output
+    assert _GPU in output
+    assert "warning" not in output
+
+
+@pytest.mark.parametrize(
+    ("build", "gpus", "nccl", "warning"),
+    [
+        (_WITHOUT_CUDA, [_GPU], None, "was built without CUDA"),
+        (_WITH_CUDA, [], "2.27.3", "TensorFlow sees no GPU"),
+        (_WITH_CUDA, [_GPU], "2.19.3", "NCCL 2.19.3 is loaded, older than 2.27.3"),
+    ],
+)
+def test_doctor_warns(doctor_finds, capsys, build, gpus, nccl, warning):
+    doctor_finds(build, gpus, nccl=nccl and (nccl, "/nccl/libnccl.so.2"))
+    code, output, _ = _run(capsys, "doctor")
+    assert code == 0
+    (line,) = [line for line in output.splitlines() if line.startswith("warning: ")]
+    assert warning in line
+
+
+def test_doctor_says_why_hvd_p3_cannot_be_imported(doctor_finds, capsys):
+    doctor_finds(_WITH_CUDA, None, failure="libnccl.so.2: cannot open shared object file")
+    code, output, errors = _run(capsys, "doctor")
+    assert code == 1
+    assert errors == "hvd-p3 doctor: libnccl.so.2: cannot open shared object file\n"
+    assert "NCCL at run time:   not loaded" in output
+
+
+def test_doctor_where_nothing_was_built(monkeypatch, capsys, tmp_path):
+    (tmp_path / "__init__.py").touch()
+    spec = importlib.util.spec_from_file_location("hvd_p3", tmp_path / "__init__.py")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    code, _, errors = _run(capsys, "doctor")
+    assert code == 1
+    assert "was not built" in errors
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    code, _, errors = _run(capsys, "doctor")
+    assert code == 1
+    assert "not installed" in errors
 
 
 _FAST = """

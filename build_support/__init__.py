@@ -1,0 +1,1 @@
+"""What setup.py is made of. Not installed."""

@@ -1,0 +1,24 @@
+// The checks of a GPU. Each adds rows to the report, and throws if it cannot go on.
+#ifndef HVD_P3_TESTS_GPU_CHECKS_H_
+#define HVD_P3_TESTS_GPU_CHECKS_H_
+
+#include "report.h"
+
+namespace hvd_p3 {
+
+// CudaScale against Scale in core/arithmetic.h, for all types.
+void CheckScale(Report* report);
+// The engine with NCCL on one rank against host computation, for all types.
+void CheckResults(Report* report);
+// The host goes on while the gradient is still being computed, and so does the program's stream.
+void CheckNothingBlocks(Report* report);
+// A more urgent tensor overtakes one that is in the queue.
+void CheckPriorities(Report* report);
+// Time and processor time of a slice, by its size.
+void MeasureSlices(Report* report);
+// Ends with and without other ranks.
+void CheckEnds(Report* report);
+
+}  // namespace hvd_p3
+
+#endif  // HVD_P3_TESTS_GPU_CHECKS_H_
