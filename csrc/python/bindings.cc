@@ -79,6 +79,13 @@ void StartMpi(int64_t slice_bytes, int64_t credit_bytes, bool trace, bool horovo
   SetGlobalEngine(std::make_shared<Engine>(options, std::move(control), std::move(transport)));
 }
 
+std::pair<std::string, std::string> TryMpiForPython() {
+  std::string library;
+  std::string threads;
+  ThrowIfError(TryMpi(&library, &threads));
+  return {library, threads};
+}
+
 // Holds back slices of a single-rank engine, for tests of overlap.
 class SliceGate {
  public:
@@ -228,6 +235,7 @@ PYBIND11_MODULE(_engine, module) {
       .def("hold", &SliceGate::Hold, py::arg("elements"));
 
   module.def("mpi_is_finalized", &MpiIsFinalized);
+  module.def("try_mpi", &TryMpiForPython, py::call_guard<py::gil_scoped_release>());
   module.def("start_mpi", &StartMpi, py::arg("slice_bytes"), py::arg("credit_bytes"),
              py::arg("trace"), py::arg("horovod_sleeps"), py::arg("stall_warning_s"),
              py::arg("stall_timeout_s"), py::call_guard<py::gil_scoped_release>());

@@ -40,6 +40,37 @@ Status CheckMpi() {
   return {};
 }
 
+Status TryMpi(std::string* library, std::string* threads) {
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  if (initialized) {
+    return {StatusCode::kInvalidArgument, "MPI was started already in this process"};
+  }
+  int provided = MPI_THREAD_SINGLE;
+  Status status =
+      FromMpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  if (!status.ok()) return status;
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  status = FromMpi(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  library->assign(text, static_cast<size_t>(length));
+  switch (provided) {
+    case MPI_THREAD_MULTIPLE:
+      *threads = "MPI_THREAD_MULTIPLE";
+      break;
+    case MPI_THREAD_SERIALIZED:
+      *threads = "MPI_THREAD_SERIALIZED";
+      break;
+    case MPI_THREAD_FUNNELED:
+      *threads = "MPI_THREAD_FUNNELED";
+      break;
+    default:
+      *threads = "MPI_THREAD_SINGLE";
+  }
+  const Status ended = FromMpi(MPI_Finalize(), "MPI_Finalize");
+  return status.ok() ? ended : status;
+}
+
 namespace {
 
 #ifdef HVD_P3_WITH_CUDA

@@ -19,6 +19,10 @@ Status CheckMpi();
 // True once MPI_Finalize was called: a process cannot initialise MPI again.
 bool MpiIsFinalized();
 
+// Starts MPI, which must not have been started, and ends it. `*library`: its name and version;
+// `*threads`: the thread level that it provides. For a process that uses MPI for nothing else.
+Status TryMpi(std::string* library, std::string* threads);
+
 // Collective over all ranks of MPI_COMM_WORLD. `horovod_sleeps`: whether csrc/interposed/ is in
 // force in this process; ranks must agree, since Horovod's messages depend on it.
 Status MakeMpiTransport(bool horovod_sleeps, std::unique_ptr<ControlChannel>* control,

@@ -1,6 +1,7 @@
 """The command `hvd-p3`, and its errors."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import timelines
 
 from hvd_p3_tools import command_line
-from hvd_p3_tools.command_line import doctor
+from hvd_p3_tools.doctor import findings
 from hvd_p3_tools.timeline import chrome_trace
 from hvd_p3_tools.timeline.model import Rank, Timeline
 
@@ -137,48 +138,71 @@ _GPU = "GPU:0 NVIDIA H200 9.0"
 
 @pytest.fixture
 def doctor_finds(monkeypatch):
-    """Makes the doctor find a build, GPUs of TensorFlow, a loaded NCCL and a failure to import."""
+    """Makes the doctor find what a test says, and an MPI that works."""
 
-    def finds(build, gpus, nccl=None, failure=None):
-        monkeypatch.setattr(doctor, "_build", lambda: (Path("/packages/hvd_p3"), build))
-        monkeypatch.setattr(doctor, "_gpus", lambda: gpus)
-        monkeypatch.setattr(doctor, "_loaded_nccl", lambda: nccl)
-        monkeypatch.setattr(doctor, "_import", lambda: failure)
+    def finds(build, threads="MPI_THREAD_MULTIPLE", **found):
+        result = findings.Findings(Path("/packages/hvd_p3"), build, **found)
+        monkeypatch.setattr(findings, "find", lambda: result)
+
+        def ask_mpi(asked):
+            asked.mpi_library, asked.mpi_threads = "Open MPI 4.1.4", threads
+
+        monkeypatch.setattr(findings, "ask_mpi", ask_mpi)
 
     return finds
 
 
 def test_doctor_on_this_machine(capsys, monkeypatch):
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth0")
-    code, output, errors = _run(capsys, "doctor")
+    monkeypatch.setenv("HVD_P3_SLICE_BITES", "1000")
+    code, output, errors = _run(capsys, "doctor", "--without-mpi")
     assert (code, errors) == (0, "")
     assert "Open MPI" in output or "MPICH" in output
+    assert re.search(r"tensorflow: +2\.", output)
+    assert re.search(r"horovod: +0\.28", output)
+    assert re.search(r"network lo: +127\.0\.0\.1", output)
     assert "NCCL_SOCKET_IFNAME=eth0" in output
     assert "loads:              yes" in output
     assert "GPUs of TensorFlow: none" in output
-    assert "warning" not in output or "TensorFlow sees no GPU" in output
+    assert "HVD_P3_SLICE_BITES is no setting" in output
+    assert "did you mean HVD_P3_SLICE_BYTES?" in output
 
 
 def test_doctor_for_a_build_with_cuda(doctor_finds, capsys):
-    doctor_finds(_WITH_CUDA, [_GPU], nccl=("2.28.1", "/nccl/libnccl.so.2"))
+    doctor_finds(_WITH_CUDA, gpus=[_GPU], nccl=("2.28.1", "/nccl/libnccl.so.2"))
     code, output, errors = _run(capsys, "doctor")
     assert (code, errors) == (0, "")
-    assert "yes, with CUDA 13.0 and NCCL 2.27.3" in output
+    assert "CUDA 13.0, NCCL 2.27.3" in output
+    assert "GPU memory over NCCL" in output
     assert "2.28.1, /nccl/libnccl.so.2" in output
+    assert "Open MPI 4.1.4, MPI_THREAD_MULTIPLE" in output
     assert _GPU in output
     assert "warning" not in output
 
 
+_LOOPBACK = findings.Interface("lo", ["127.0.0.1", "::1"])
+
+
 @pytest.mark.parametrize(
-    ("build", "gpus", "nccl", "warning"),
+    ("build", "found", "warning"),
     [
-        (_WITHOUT_CUDA, [_GPU], None, "was built without CUDA"),
-        (_WITH_CUDA, [], "2.27.3", "TensorFlow sees no GPU"),
-        (_WITH_CUDA, [_GPU], "2.19.3", "NCCL 2.19.3 is loaded, older than 2.27.3"),
+        (_WITHOUT_CUDA, {"gpus": [_GPU]}, "was built without CUDA"),
+        (_WITH_CUDA, {"gpus": []}, "TensorFlow sees no GPU"),
+        (
+            _WITH_CUDA,
+            {"gpus": [_GPU], "nccl": ("2.19.3", "/nccl/libnccl.so.2")},
+            "NCCL 2.19.3 is loaded, older than 2.27.3",
+        ),
+        (_WITHOUT_CUDA, {"threads": "MPI_THREAD_FUNNELED"}, "MPI offers MPI_THREAD_FUNNELED"),
+        (_WITHOUT_CUDA | {"MPI_LIBRARY": "MPICH 4.0.2"}, {}, "but hvd_p3 was built with MPICH"),
+        (_WITHOUT_CUDA, {"versions": {"tensorflow": "2.19.0"}}, "TensorFlow 2.19.0 is installed"),
+        (_WITHOUT_CUDA, {"versions": {"horovod": None}}, "Horovod is not installed"),
+        (_WITHOUT_CUDA, {"interfaces": [_LOOPBACK]}, "no network interface but the loopback"),
+        (_WITHOUT_CUDA, {"complaints": ["HVD_P3_X is no setting"]}, "HVD_P3_X is no setting"),
     ],
 )
-def test_doctor_warns(doctor_finds, capsys, build, gpus, nccl, warning):
-    doctor_finds(build, gpus, nccl=nccl and (nccl, "/nccl/libnccl.so.2"))
+def test_doctor_warns(doctor_finds, capsys, build, found, warning):
+    doctor_finds(build, **found)
     code, output, _ = _run(capsys, "doctor")
     assert code == 0
     (line,) = [line for line in output.splitlines() if line.startswith("warning: ")]
@@ -186,11 +210,36 @@ def test_doctor_warns(doctor_finds, capsys, build, gpus, nccl, warning):
 
 
 def test_doctor_says_why_hvd_p3_cannot_be_imported(doctor_finds, capsys):
-    doctor_finds(_WITH_CUDA, None, failure="libnccl.so.2: cannot open shared object file")
+    doctor_finds(_WITH_CUDA, failure="libnccl.so.2: cannot open shared object file")
     code, output, errors = _run(capsys, "doctor")
     assert code == 1
     assert errors == "hvd-p3 doctor: libnccl.so.2: cannot open shared object file\n"
     assert "NCCL at run time:   not loaded" in output
+    assert "MPI at run time" not in output
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4", "Open MPI 4.1.4"),
+        ("MPICH Version:      4.0.2\nMPICH Release date: Thu Apr  7", "MPICH 4.0.2"),
+        ("Intel(R) MPI Library 2021.9", "Intel(R) MPI Library 2021.9"),
+    ],
+)
+def test_name_of_mpi(said, name):
+    assert findings.mpi_name(said) == name
+
+
+def test_doctor_says_why_mpi_does_not_start(doctor_finds, capsys, monkeypatch):
+    doctor_finds(_WITHOUT_CUDA)
+
+    def fail(found):
+        raise RuntimeError("MPI_Init_thread failed")
+
+    monkeypatch.setattr(findings, "ask_mpi", fail)
+    code, _, errors = _run(capsys, "doctor")
+    assert code == 1
+    assert errors == "hvd-p3 doctor: MPI_Init_thread failed\n"
 
 
 def test_doctor_where_nothing_was_built(monkeypatch, capsys, tmp_path):

@@ -1,0 +1,1 @@
+"""What the command `hvd-p3 doctor` finds out, and what it makes of it."""
