@@ -37,7 +37,7 @@ class BackgroundSession(Session):
 
     def abort(self):
         self._aborted = True
-        self._channel.close()
+        self._close()
         self._finished.set()
         self._thread.join()
 

@@ -4,8 +4,8 @@ Rank i minimises (w - c_i)' A (w - c_i) / 2 by gradient descent. Since A is the 
 mean of the ranks' weights descends on the mean objective, whose optimum is the mean of all c_i, as
 long as synchronisation does not move the mean: it must lose no update and blend towards the mean.
 
-In the background, a blend comes between other steps on each rank, which moves the mean a little. The
-ranks train at the same speed there: of a rank that trains more, the objective counts for more.
+In the background, a blend comes between other steps on each rank, which moves the mean a little.
+The ranks train at the same speed there: of a rank that trains more, the objective counts for more.
 """
 
 import threading
@@ -143,4 +143,3 @@ def test_elastic_averaging_in_turn():
     expected = _elastic_fixed_point(alpha, every)
     for final in ranks.run(_RANKS, program):
         np.testing.assert_allclose(final, expected, atol=1e-6)
-
