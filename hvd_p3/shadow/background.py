@@ -60,6 +60,6 @@ def _end_threads():
     for session in list(_running):
         if session._thread.is_alive():
             session._aborted = True
-            session._channel.close()
+            session._close()
             session._finished.set()
             session._thread.join(_END_S)
