@@ -38,8 +38,9 @@ def test_double_precision_is_kept():
 
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_no_update_and_no_blend_is_lost(jit_compile):
-    """A thread adds 1 to a variable many times while others blend 2: all arrive."""
-    variable = tf.Variable(np.zeros(10_000), dtype=tf.float64)
+    """A thread adds 1 to a variable many times while another blends 2: all arrive."""
+    size, rounds = 500_000, 60  # so large that an operation takes a while
+    variable = tf.Variable(np.zeros(size), dtype=tf.float64)
     weights = ReplicatedWeights([variable])
     gradient = tf.ones_like(variable)
 
@@ -47,20 +48,27 @@ def test_no_update_and_no_blend_is_lost(jit_compile):
     def train():
         variable.assign_sub(-1.0 * gradient)
 
-    def blend():
-        for _ in range(300):
-            _, ticket = weights.read()
-            assert weights.add(np.full(10_000, 2.0), ticket)
+    trained = 0
+    done = threading.Event()
+
+    def work():
+        nonlocal trained
+        while not done.is_set():
+            train()
+            trained += 1
 
     train()
-    threads = [threading.Thread(target=blend) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for _ in range(600):
-        train()
-    for thread in threads:
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(rounds):
+            _, ticket = weights.read()
+            assert weights.add(np.full(size, 2.0), ticket)
+    finally:
+        done.set()
         thread.join()
-    assert set(variable.numpy()) == {601 + 2 * 2 * 300}
+    assert trained > 0
+    assert set(variable.numpy()) == {1 + trained + 2 * rounds}
 
 
 def test_a_snapshot_of_a_variable_is_never_torn():
