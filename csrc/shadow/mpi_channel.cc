@@ -39,6 +39,8 @@ MpiChannel::MpiChannel(const std::string& name, std::unique_ptr<MpiCommunicator>
 }
 
 MpiChannel::~MpiChannel() {
+  // Locks may be held by threads that a forked process does not have.
+  if (getpid() != process_) return;
   {
     const std::lock_guard<std::mutex> lock(all_channels_mutex);
     AllChannels().erase(this);
@@ -103,6 +105,10 @@ void MpiChannel::CloseAll() {
 
 template <typename Function>
 Status MpiChannel::InMpi(const Function& function) {
+  if (getpid() != process_) {
+    return {StatusCode::kInvalidArgument,
+            "channel '" + name() + "' belongs to the process from which this one was forked"};
+  }
   const std::shared_lock<std::shared_mutex> lock(in_mpi_);
   if (closed_) return Closed();
   const Status status = CheckNotFinalized();

@@ -4,6 +4,7 @@
 #define HVD_P3_SHADOW_MPI_CHANNEL_H_
 
 #include <mpi.h>
+#include <unistd.h>
 
 #include <list>
 #include <map>
@@ -69,6 +70,7 @@ class MpiChannel : public Channel {
                       double timeout_s, std::list<Slice>* in_flight);
 
   const std::unique_ptr<MpiCommunicator> communicator_;
+  const pid_t process_ = getpid();  // a forked process has the channel, but not MPI
 
   std::shared_mutex in_mpi_;  // shared by calls into MPI; exclusive in Close()
   bool closed_ = false;       // under in_mpi_

@@ -6,6 +6,7 @@ without it. Ranks that do not meet for long, since each synchronises at its own 
 life instead.
 """
 
+import contextlib
 import json
 import time
 
@@ -53,6 +54,7 @@ class Membership:
         self._sign_s = group.timeout_s / _SIGNS_IN_LIMIT
         self._last_sign = -float("inf")
         self._heard = dict.fromkeys(group.ranks, time.monotonic())
+        self._leader_left = False
         self._early = []  # to the leader, before it has come to a meeting itself
 
     @property
@@ -70,6 +72,15 @@ class Membership:
         if self._group.rank == self._leader:
             while (heard := self._hear(0))[0] is not None:
                 self._early.append(heard)
+        else:
+            self._hear_leader()
+
+    def _hear_leader(self):
+        """Takes the leader's signs, which nobody waits for."""
+        with contextlib.suppress(TimeoutError):
+            while True:
+                _, _, message = self._channel.receive(self._leader, VERDICT_TAG, 0)
+                self._leader_left |= "left" in self._parse(message)
 
     def _send_sign(self):
         if self._group.rank == self._leader:
@@ -156,7 +167,7 @@ class Membership:
 
     def _wait_for_verdict(self, limit_s):
         heard = time.monotonic()
-        while True:
+        while not self._leader_left:
             try:
                 _, _, message = self._channel.receive(self._leader, VERDICT_TAG, self._sign_s)
             except TimeoutError:
@@ -169,13 +180,13 @@ class Membership:
                 continue
             heard = time.monotonic()
             verdict = self._parse(message)
-            if "left" in verdict:
-                raise SynchronizationError(
-                    f"rank {self._leader}, where ranks meet, has ended synchronisation; see the "
-                    "message of that rank"
-                )
+            self._leader_left = "left" in verdict
             if verdict.get("number") == self._number:
                 return verdict
+        raise SynchronizationError(
+            f"rank {self._leader}, where ranks meet, has ended synchronisation; see the message of "
+            "that rank"
+        )
 
     def _hear(self, timeout_s):
         """The next (sender, message) to the leader, or (None, {}) without one."""

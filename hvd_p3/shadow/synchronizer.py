@@ -73,10 +73,17 @@ class Synchronizer:
             self._note_gone(self._membership.meet(finished=True))
         while True:
             final, report = self._try_to_end()
-            verdict = self._membership.meet(finished=True, failed=final is None)
+            if final is not None:
+                self._weights.assign(final)
+            try:
+                verdict = self._membership.meet(finished=True, failed=final is None)
+            except RuntimeError:
+                # A rank that knows the outcome may end its program, and MPI, before this one knows.
+                if final is not None:
+                    return report
+                raise
             self._note_gone(verdict)
             if not verdict.failed:
-                self._weights.assign(final)
                 return report
 
     def show_life(self):
