@@ -13,6 +13,8 @@ _MODULES = {
     "checks_order": [4],
     "checks_reduction": [4],
     "checks_settings": [4],
+    "checks_shadow": [2],
+    "checks_shadow_on_four_ranks": [4],
     "checks_sparse": [2],
     "checks_tape": [2],
     "checks_timeline": [2],
