@@ -184,6 +184,7 @@ def shutdown():
             return
         ending = _process
         timeout_s = ending.config.shutdown_timeout_s
+        _engine.close_channels()
         ending.in_contact &= _engine.stop(timeout_s)
         if ending.timeline is not None:
             # After the engine, so that ranks that wait for this one come too.

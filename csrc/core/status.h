@@ -16,6 +16,7 @@ enum class StatusCode {
   kStalled,          // a tensor waited too long for other ranks
   kOutOfMemory,      // this rank has no memory for a buffer
   kShutdown,         // the engine stopped before the work was done
+  kTimedOut,         // another rank did not answer within the caller's time limit
 };
 
 class Status {

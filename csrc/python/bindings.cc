@@ -16,6 +16,7 @@
 #include "core/engine.h"
 #include "core/global_engine.h"
 #include "core/ticket.h"
+#include "python/shadow.h"
 #include "python/timeline.h"
 #include "transport/in_process.h"
 #include "transport/mpi.h"
@@ -244,4 +245,5 @@ PYBIND11_MODULE(_engine, module) {
   module.def("statistics", &StatisticsDict);
   module.def("take_trace", &TakeTrace);
   BindTimeline(module);
+  BindShadow(module);
 }

@@ -15,6 +15,7 @@ absl::Status ToTensorFlow(const Status& status) {
     case StatusCode::kTransport:
       return absl::UnavailableError(status.message());
     case StatusCode::kStalled:
+    case StatusCode::kTimedOut:
       return absl::DeadlineExceededError(status.message());
     case StatusCode::kOutOfMemory:
       return absl::ResourceExhaustedError(status.message());

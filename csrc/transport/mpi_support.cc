@@ -38,4 +38,26 @@ Status MpiCommunicator::Duplicate(std::unique_ptr<MpiCommunicator>* made) {
   return {};
 }
 
+Status MpiCommunicator::Duplicate(const std::function<bool()>& wait,
+                                  std::unique_ptr<MpiCommunicator>* made) {
+  auto comm = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  MPI_Request request = MPI_REQUEST_NULL;
+  Status status = FromMpi(MPI_Comm_idup(MPI_COMM_WORLD, comm.get(), &request), "MPI_Comm_idup");
+  int done = 0;
+  while (status.ok()) {
+    status = CheckNotFinalized();
+    if (!status.ok()) break;
+    status = FromMpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!status.ok() || done) break;
+    if (!wait()) status = {StatusCode::kTransport, "not all ranks made a communicator in time"};
+  }
+  if (!status.ok()) {
+    comm.release();  // MPI may write to it until the process ends
+    return status;
+  }
+  MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
+  made->reset(new MpiCommunicator(*comm));
+  return {};
+}
+
 }  // namespace hvd_p3

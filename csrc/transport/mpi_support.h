@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 
+#include <functional>
 #include <memory>
 
 #include "core/status.h"
@@ -22,6 +23,10 @@ class MpiCommunicator {
  public:
   // Collective over all ranks of MPI_COMM_WORLD.
   static Status Duplicate(std::unique_ptr<MpiCommunicator>* made);
+  // The same without blocking inside of MPI: calls `wait` between two looks, and gives up with
+  // kTransport when it returns false.
+  static Status Duplicate(const std::function<bool()>& wait,
+                          std::unique_ptr<MpiCommunicator>* made);
   // Not freed: MPI_Comm_free is collective, and ranks may end at different times or abort.
   ~MpiCommunicator() = default;
 

@@ -1,0 +1,77 @@
+// A channel over MPI, on a communicator of its own. Made by a collective call of all ranks, from a
+// thread that makes no other collective call meanwhile; then see channel.h.
+#ifndef HVD_P3_SHADOW_MPI_CHANNEL_H_
+#define HVD_P3_SHADOW_MPI_CHANNEL_H_
+
+#include <mpi.h>
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "shadow/channel.h"
+#include "transport/mpi_support.h"
+
+namespace hvd_p3 {
+
+class MpiChannel : public Channel {
+ public:
+  // Collective over all ranks of MPI_COMM_WORLD, which must give the same name: kMismatch if not.
+  // kTimedOut if a rank does not come within `timeout_s` seconds.
+  static Status Make(const std::string& name, double timeout_s, std::shared_ptr<MpiChannel>* made);
+  // Closes all channels of the process. Before MPI ends.
+  static void CloseAll();
+
+  ~MpiChannel() override;
+
+  int rank() const override { return communicator_->rank(); }
+  int size() const override { return communicator_->size(); }
+  Status Send(int to, int tag, const void* data, size_t bytes) override;
+  Status Flush(double timeout_s) override;
+  Status Receive(int from, int tag, double timeout_s, ChannelMessage* message) override;
+  Status AllReduce(void* data, int64_t count, DataType dtype, const std::vector<int>& members,
+                   int64_t slice_bytes, double timeout_s) override;
+  void Close() override;
+
+ private:
+  struct Outgoing {
+    std::vector<char> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  struct Slice;
+
+  MpiChannel(const std::string& name, std::unique_ptr<MpiCommunicator> communicator);
+
+  // Calls `function` unless the channel is closed or MPI has ended; Close() waits for it.
+  template <typename Function>
+  Status InMpi(const Function& function);
+  Status CheckSameName(double timeout_s);
+  Status TestOutgoing(bool* all_sent);
+  Status FindMessage(int from, int tag, bool* found, MPI_Message* message, MPI_Status* envelope);
+  Status CommunicatorOf(const std::vector<int>& members, MPI_Comm* comm);
+  // Leaves in `in_flight` what MPI may still use.
+  Status ReduceSlices(char* data, int64_t count, DataType dtype, MPI_Comm comm, int64_t slice_bytes,
+                      double timeout_s, std::list<Slice>* in_flight);
+
+  const std::unique_ptr<MpiCommunicator> communicator_;
+
+  std::shared_mutex in_mpi_;  // shared by calls into MPI; exclusive in Close()
+  bool closed_ = false;       // under in_mpi_
+
+  std::mutex sending_;
+  std::list<Outgoing> outgoing_;  // under sending_
+
+  std::mutex reducing_;  // held by the thread in AllReduce
+  // Under reducing_: communicators of some of the ranks, and those whose members are out of step.
+  std::map<std::vector<int>, MPI_Comm> communicators_;
+  std::set<std::vector<int>> out_of_step_;
+};
+
+}  // namespace hvd_p3
+
+#endif  // HVD_P3_SHADOW_MPI_CHANNEL_H_

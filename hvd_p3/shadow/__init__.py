@@ -1,0 +1,1 @@
+"""ShadowSync: ranks train on their own and are synchronised in the background."""
