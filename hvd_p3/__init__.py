@@ -17,7 +17,7 @@ from hvd_p3 import _environment
 
 _environment.check()
 
-from hvd_p3 import callbacks, data, elastic, ops  # noqa: E402
+from hvd_p3 import callbacks, data, elastic, ops, shadow  # noqa: E402
 from hvd_p3._build_info import HVD_P3_VERSION as __version__  # noqa: E402
 from hvd_p3.capabilities import (  # noqa: E402
     ccl_built,
@@ -140,6 +140,7 @@ __all__ = [
     "remove_process_set",
     "rocm_built",
     "settle",
+    "shadow",
     "shutdown",
     "size",
     "start_timeline",

@@ -66,6 +66,7 @@ _horovod_is_stuck = False  # its shutdown waits for ranks that do not answer
 _of_parent = None
 _is_forked = False  # from a process that had called init
 _warned_about_gloo = False
+_before_shutdown = []  # functions
 
 
 def init(comm=None, process_sets=None, **settings):
@@ -179,6 +180,8 @@ def shutdown():
     ```
     """
     global _process, _horovod_is_stuck
+    while _before_shutdown:
+        _before_shutdown.pop()()
     with _lock:
         if _process is None:
             return
@@ -198,6 +201,14 @@ def shutdown():
     if not ended:
         _horovod_is_stuck = True
         _leave_horovod_out_at_exit()
+
+
+def before_shutdown(function):
+    """Calls a function at the start of the next shutdown, which waits for it; the last one first.
+
+    For threads that use other ranks, which are in contact until then.
+    """
+    _before_shutdown.append(function)
 
 
 def _leave_horovod_out_at_exit():
@@ -244,6 +255,7 @@ def _after_fork_in_child():
     # Kept, since destructors of the parent's objects would wait for the parent's threads.
     _of_parent = _process
     _process = None
+    _before_shutdown.clear()
     _is_forked = True
     _engine.abandon()
     atexit.unregister(_shutdown_at_exit)

@@ -120,6 +120,4 @@ class Client:
 
 
 def _unreachable(owner, description, what):
-    return RuntimeError(
-        f"rank {owner}, which owns a part of layer '{description.name}', {what}."
-    )
+    return RuntimeError(f"rank {owner}, which owns a part of layer '{description.name}', {what}.")

@@ -180,7 +180,9 @@ def check_optimizer(optimizer):
 
 
 def _number(name, value, above=None, least=None):
-    is_number = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and not value.ndim)
+    is_number = isinstance(value, numbers.Real) or (
+        isinstance(value, np.ndarray) and not value.ndim
+    )
     bound = f"above {above}" if least is None else f"of at least {least}"
     if not is_number or not np.isfinite(value):
         raise ValueError(f"{name} must be a finite number {bound}. Received: {value!r}")

@@ -1,8 +1,8 @@
 """Which rank owns which part of an embedding table.
 
-Row-wise, row `r` belongs to rank `r % ranks` and is its row number `r // ranks`: frequent ids, which
-are often neighbours, are then spread over all owners. Column-wise, every rank owns some neighbouring
-columns of all rows.
+Row-wise, row `r` belongs to rank `r % ranks`, where it is row number `r // ranks`: frequent ids,
+which are often neighbours, are then spread over all owners. Column-wise, every rank owns some
+neighbouring columns of all rows.
 """
 
 import numpy as np

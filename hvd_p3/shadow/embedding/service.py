@@ -144,7 +144,7 @@ class Service:
         if request.kind == messages.UPDATE:
             self._update(source, request)
         elif request.kind == messages.FLUSH:
-            return messages.encode_reply(messages.OK)
+            return self._flush(request)
         elif request.kind == messages.ALIVE:
             self._send(source, messages.ALIVE_TOO)
         elif request.kind == messages.DONE:
@@ -169,15 +169,20 @@ class Service:
             return messages.encode_reply(messages.FAILED, failure)
         return messages.encode_reply(messages.OK, shard.gather(request.rows).tobytes())
 
+    def _flush(self, request):
+        with self._lock:
+            failure = self._failures.get(request.table)
+        if failure is not None:
+            return messages.encode_reply(messages.FAILED, failure)
+        return messages.encode_reply(messages.OK)
+
     def _update(self, source, request):
         with self._lock:
             _, shard = self._shards.get(request.table, (None, None))
         if shard is None:
             return  # released, which the next lookup is told
         try:
-            shard.update(
-                request.rows, request.gradients, request.statistic, request.learning_rate
-            )
+            shard.update(request.rows, request.gradients, request.statistic, request.learning_rate)
         except Exception as error:  # of an optimizer of the user
             traceback.print_exc()
             with self._lock:

@@ -2,6 +2,8 @@
 
 import threading
 
+VALUES = "values"
+
 
 class Shard:
     """Values and optimizer state of one owner. Any thread may call; calls take turns.
@@ -19,6 +21,20 @@ class Shard:
         self.optimizer = optimizer
         self.state = optimizer.initial_state(len(values), values.dtype)
 
+    def arrays(self):
+        """Returns a dict of the name and the array of the values and each state, not copied.
+
+        Hold `lock` while you read them.
+        """
+        return {VALUES: self.values, **self.state}
+
+    def replace(self, arrays):
+        """Puts other arrays in the place of some of `arrays()`."""
+        with self.lock:
+            for name, array in arrays.items():
+                current = self.arrays()[name]
+                current[...] = array
+
     def gather(self, rows):
         """Returns a copy of some rows, in the given order.
 
@@ -31,6 +47,4 @@ class Shard:
     def update(self, rows, gradients, statistic, learning_rate):
         """Applies gradients; see `SparseOptimizer.apply`."""
         with self.lock:
-            self.optimizer.apply(
-                self.values, self.state, rows, gradients, statistic, learning_rate
-            )
+            self.optimizer.apply(self.values, self.state, rows, gradients, statistic, learning_rate)
