@@ -9,9 +9,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 
-from ctr.click_stream import HELD_OUT, TRAINING, ClickStream  # noqa: E402
-from ctr.dlrm import PairwiseDotProducts, build_dlrm  # noqa: E402
-from ctr.normalized_entropy import NormalizedEntropy  # noqa: E402
+from ctr.click_stream import HELD_OUT, TRAINING, ClickStream
+from ctr.dlrm import PairwiseDotProducts, build_dlrm
+from ctr.normalized_entropy import NormalizedEntropy
 
 _SMALL = ClickStream(rows=(50, 20, 10), dense_features=3, seed=4)
 
