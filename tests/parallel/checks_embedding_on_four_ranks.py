@@ -9,8 +9,7 @@ from embedding_tables import everything, settle, step_of, wait_for_all
 from expect import raises, same_bits
 
 import hvd_p3 as hvd
-from hvd_p3.shadow.embedding import checkpoint_files
-from hvd_p3.shadow.embedding.initialization import check_initializer
+from hvd_p3.shadow.embedding import checkpoint_files, initialization
 from hvd_p3.shadow.embedding.node import Node
 from hvd_p3.shadow.embedding.table import ShardedTable
 
@@ -32,7 +31,7 @@ def _on_one_rank(name):
         _ROWS,
         _WIDTH,
         hvd.shadow.RowwiseAdagrad(0.5, 0.1),
-        check_initializer("uniform"),
+        initialization.check_initializer("uniform"),
         0,
         "float32",
         "rows",

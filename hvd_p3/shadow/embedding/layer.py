@@ -87,6 +87,8 @@ class ShardedEmbedding(keras.layers.Layer):
     ```
     """
 
+    is_sharded_over_ranks = True  # for ShadowSync, should a subclass have variables
+
     def __init__(
         self,
         input_dim,
