@@ -1,0 +1,81 @@
+"""Synchronisation of one training, from its start to its end."""
+
+import warnings
+
+from hvd_p3.shadow.meter import Meter
+from hvd_p3.shadow.synchronizer import Synchronizer
+from hvd_p3.shadow.weights import ReplicatedWeights
+
+
+class Session:
+    """The parts that background and foreground have in common.
+
+    Args:
+        algorithm: `Algorithm`.
+        variables: List of variables to synchronise.
+        channel: `Channel`.
+        number: int, of the session on this channel.
+        timeout_s: float, seconds.
+    """
+
+    def __init__(self, algorithm, variables, channel, number, timeout_s):
+        self._channel = channel
+        self._weights = ReplicatedWeights(variables)
+        self._meter = Meter()
+        self._synchronizer = Synchronizer(
+            algorithm, self._weights, channel, number, timeout_s, self._meter
+        )
+        self.error = None
+        self.report = None
+
+    def start(self):
+        """Gives all ranks the same weights. All ranks call it."""
+        try:
+            self._synchronizer.start()
+        except BaseException:
+            self._synchronizer.stop()
+            raise
+
+    def step(self, examples=0, iterations=1):
+        """Counts what was trained; in the foreground, may synchronise.
+
+        Any thread may call, one at a time.
+
+        Args:
+            examples: int, the number of examples in all the iterations together.
+            iterations: int.
+        """
+        self._meter.trained(iterations, examples)
+
+    def end(self):
+        """Leaves all ranks with the same weights; waits until all have finished training."""
+        raise NotImplementedError
+
+    def abort(self):
+        """Ends without the other ranks."""
+        raise NotImplementedError
+
+    def counts(self):
+        """Returns the `Counts` of this rank so far."""
+        return self._meter.counts()
+
+    def paused(self):
+        """A context in which synchronisation leaves the variables alone.
+
+        For what must see or set all variables at one time. Model methods that save or load do it
+        themselves during a callback's training.
+        """
+        return self._weights.paused()
+
+    def _has_failed(self, error):
+        """Training goes on after an error; says so."""
+        self.error = error
+        try:
+            self._synchronizer.leave()
+        except RuntimeError:
+            pass  # there is no way to tell them
+        warnings.warn(
+            f"hvd_p3.shadow on rank {self._channel.rank}: this rank goes on without "
+            f"synchronisation, so its weights will differ from those of other ranks: {error}",
+            stacklevel=2,
+        )

@@ -1,0 +1,136 @@
+"""Reading and blending while others train."""
+
+import threading
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from hvd_p3.shadow.variables import replicated_variables
+from hvd_p3.shadow.weights import ReplicatedWeights
+
+
+def test_the_vector_holds_all_variables():
+    variables = [
+        keras.Variable([[1.0, 2.0], [3.0, 4.0]]),
+        tf.Variable(5.0),
+        tf.Variable([6.0, 7.0], dtype=tf.float16),
+        tf.Variable(np.zeros([0, 3], "float32")),
+    ]
+    weights = ReplicatedWeights(variables)
+    vector, ticket = weights.read()
+    assert weights.dtype == vector.dtype == np.float32
+    assert vector.tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert weights.add(np.arange(7.0), ticket)
+    assert weights.read()[0].tolist() == [1, 3, 5, 7, 9, 11, 13]
+    assert variables[2].numpy().tolist() == [11, 13]
+    weights.assign(np.zeros(7))
+    assert not weights.read()[0].any()
+
+
+def test_double_precision_is_kept():
+    weights = ReplicatedWeights([tf.Variable(1.0), tf.Variable(1 / 3, dtype=tf.float64)])
+    vector, _ = weights.read()
+    assert vector.dtype == np.float64
+    assert vector[1] == 1 / 3
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_no_update_and_no_blend_is_lost(jit_compile):
+    """A thread adds 1 to a variable many times while others blend 2: all arrive."""
+    variable = tf.Variable(np.zeros(10_000), dtype=tf.float64)
+    weights = ReplicatedWeights([variable])
+    gradient = tf.ones_like(variable)
+
+    @tf.function(jit_compile=jit_compile)
+    def train():
+        variable.assign_sub(-1.0 * gradient)
+
+    def blend():
+        for _ in range(300):
+            _, ticket = weights.read()
+            assert weights.add(np.full(10_000, 2.0), ticket)
+
+    train()
+    threads = [threading.Thread(target=blend) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(600):
+        train()
+    for thread in threads:
+        thread.join()
+    assert set(variable.numpy()) == {601 + 2 * 2 * 300}
+
+
+def test_a_snapshot_of_a_variable_is_never_torn():
+    variable = tf.Variable(np.zeros(100_000), dtype=tf.float64)
+    weights = ReplicatedWeights([variable])
+    train = tf.function(lambda: variable.assign_add(tf.ones_like(variable)))
+    stop = threading.Event()
+
+    def work():
+        while not stop.is_set():
+            train()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(100):
+            vector, _ = weights.read()
+            assert np.all(vector == vector[0])
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_nothing_touches_paused_variables():
+    weights = ReplicatedWeights([tf.Variable([1.0])])
+    _, ticket = weights.read()
+    done = threading.Event()
+
+    def blend():
+        assert not weights.add(np.ones(1), ticket), "it was computed from what has been replaced"
+        done.set()
+
+    with weights.paused():
+        thread = threading.Thread(target=blend)
+        thread.start()
+        assert not done.wait(0.1)
+        weights.assign([5.0])  # the thread that pauses may
+    thread.join(5)
+    assert done.is_set()
+    vector, ticket = weights.read()
+    assert vector == [5]
+    assert weights.add(np.ones(1), ticket)
+
+
+@pytest.mark.parametrize(
+    ("variables", "error", "message"),
+    [
+        ([], ValueError, "no variables"),
+        ([tf.Variable(1, name="count")], ValueError, "'count:0' of dtype int32"),
+        ([np.zeros(3)], TypeError, "Received: array"),
+    ],
+)
+def test_bad_variables(variables, error, message):
+    with pytest.raises(error, match=message):
+        ReplicatedWeights(variables)
+
+
+def test_which_variables_of_a_model_are_replicated():
+    class Sharded(keras.layers.Dense):
+        is_sharded_over_ranks = True
+
+    model = keras.Sequential(
+        [
+            keras.Input([4]),
+            keras.layers.Dense(3),
+            Sharded(3),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(0.5),
+        ]
+    )
+    model.compile("adam", "mse")
+    dense, _, normalization, _ = model.layers
+    assert replicated_variables(model) == [*dense.variables, *normalization.variables]
