@@ -22,7 +22,7 @@ class PairwiseDotProducts(keras.layers.Layer):
 
 
 def build_dlrm(dense_features, features, embedding, bottom=(64,), top=(64, 32), seed=0):
-    """Builds the model. Its inputs are named `dense` and `rows`, its output is a logit.
+    """Builds the model. Its inputs are named `dense_features` and `rows`, its output is a logit.
 
     Args:
         dense_features: int.
@@ -42,7 +42,7 @@ def build_dlrm(dense_features, features, embedding, bottom=(64,), top=(64, 32), 
         initializer = keras.initializers.GlorotUniform(seed=int(seeds.next()[0]))
         return keras.layers.Dense(width, activation, kernel_initializer=initializer)
 
-    dense = keras.Input((dense_features,), name="dense")
+    dense = keras.Input((dense_features,), name="dense_features")
     rows = keras.Input((features,), dtype="int64", name="rows")
     projected = dense
     for width in (*bottom, embedding.output_dim):

@@ -82,7 +82,7 @@ def run(name, stream, data, settings):
         stream.total_rows,
         settings.width,
         optimizer=hvd.shadow.RowwiseAdagrad(settings.embedding_rate),
-        name="rows",
+        name="embedding",
     )
     model = build_dlrm(stream.dense_features, len(stream.rows), embedding)
     optimizer = keras.optimizers.Adagrad(settings.rate, initial_accumulator_value=0.01)
@@ -99,7 +99,7 @@ def run(name, stream, data, settings):
             hvd.callbacks.P3Callback(verbose=0),
             stopwatch,
         ]
-        model.fit(dataset, callbacks=callbacks, verbose=0)
+        model.fit(dataset, shuffle=False, callbacks=callbacks, verbose=0)
     else:
         model.compile(optimizer, loss, jit_compile=False)
         sync = _synchronization(name, settings)

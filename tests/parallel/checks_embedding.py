@@ -40,8 +40,7 @@ def _model(embedding, dense_rate):
 def check_ranks_that_take_turns_train_an_ordinary_embedding():
     generator = np.random.default_rng(0)
     batches = [
-        (generator.integers(0, _ROWS, size=(8, 3)), generator.normal(size=(8, 1)))
-        for _ in range(6)
+        (generator.integers(0, _ROWS, size=(8, 3)), generator.normal(size=(8, 1))) for _ in range(6)
     ]
     for partition in ("rows", "columns"):
         sharded = _layer(f"turns.{partition}", hvd.shadow.SparseSGD(0.5), partition=partition)

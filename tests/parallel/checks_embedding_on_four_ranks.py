@@ -46,13 +46,14 @@ def check_all_partitions_train_the_table_of_one_rank():
         alone = _on_one_rank(partition)
         same_bits(everything(layer), alone.look_up(np.arange(_ROWS)), "initial table")
         wait_for_all(f"{partition}.read")
+        step = step_of(layer)
         generator = np.random.default_rng(0)
         for turn in range(8):
             ids = generator.integers(0, _ROWS, size=10)
             different, counts = np.unique(ids, return_counts=True)
             alone.update(different, np.repeat(counts[:, np.newaxis], _WIDTH, axis=1))
             if turn % 4 == hvd.rank():
-                step_of(layer)(tf.constant(ids))
+                step(tf.constant(ids))
             settle(layer, f"{partition}.{turn}")
         np.testing.assert_allclose(
             everything(layer), alone.look_up(np.arange(_ROWS)), rtol=1e-6, atol=1e-7

@@ -41,8 +41,8 @@ class ShardedEmbedding(keras.layers.Layer):
     `hvd_p3.shadow.save_embeddings`. Each rank's gradients are applied by themselves, as they come:
     they are neither averaged nor in step with those of other ranks.
 
-    Build the same layers in the same order on all ranks; the first to be built waits up to a minute
-    for the other ranks. A model needs other trainable weights beside those of such layers, since
+    Build the same layers in the same order on all ranks; the first to be built waits up to ten
+    minutes for the other ranks. A model needs other trainable weights beside those of such layers, since
     Keras takes no gradients without.
 
     Method: embedding tables under model parallelism with asynchronous updates, as in ShadowSync
@@ -210,7 +210,7 @@ class ShardedEmbedding(keras.layers.Layer):
         return self._table.look_up(ids)
 
     def _update(self, ids, gradients):
-        self._table.update(ids, gradients)
+        self._table.update_different(ids, gradients)
         return True
 
 

@@ -10,6 +10,8 @@ from hvd_p3.shadow.channel import open_channel
 from hvd_p3.shadow.embedding.client import Client
 from hvd_p3.shadow.embedding.service import Service
 
+# How long the first table of a process waits for those of other ranks, which may still load data.
+_START_S = 600.0
 # A rank that ends waits for others that may still need its rows, unless they give no sign of life
 # for this long.
 _PATIENCE_S = 60.0
@@ -68,7 +70,7 @@ def current():
     size = process.size()
     with _lock:
         if _node is None or _node.size != size:
-            channel = open_channel("embeddings") if size > 1 else None
+            channel = open_channel("embeddings", _START_S) if size > 1 else None
             _node = Node(process.rank(), size, channel)
             if size > 1:
                 process.before_shutdown(_close)

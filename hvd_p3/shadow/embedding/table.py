@@ -75,7 +75,7 @@ class ShardedTable:
         """Fetches rows from their owners, and waits for them.
 
         Args:
-            ids: NumPy vector of int64. Different ids: equal ones would travel several times.
+            ids: NumPy vector of int64. Equal ids travel several times; the layer has none.
 
         Returns:
             NumPy array [len(ids), width] of the table's dtype.
@@ -114,13 +114,20 @@ class ShardedTable:
         """Sends gradients to the owners of their rows, and does not wait until they are applied.
 
         Args:
-            ids: NumPy vector of int64, each id once.
+            ids: NumPy vector of int64. The gradients of equal ids are summed first.
             gradients: NumPy array [len(ids), width].
 
         Raises:
             ValueError: If an id is out of range.
             RuntimeError: If an owner is gone.
         """
+        different, positions = np.unique(ids, return_inverse=True)
+        summed = np.zeros((len(different), self.width), self.dtype)
+        np.add.at(summed, positions, gradients)
+        self.update_different(different, summed)
+
+    def update_different(self, ids, gradients):
+        """As `update`, where each id occurs once."""
         self.check_ids(ids)
         gradients = np.ascontiguousarray(gradients, self.dtype)
         statistic = self.optimizer.row_statistic(gradients)

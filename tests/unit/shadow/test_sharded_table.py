@@ -67,6 +67,16 @@ def test_lookups_see_earlier_updates_of_their_rank():
             tables[0].update(ids, np.ones((_ROWS, 3)))
 
 
+def test_gradients_of_equal_ids_are_summed():
+    with nodes(2) as ranks:
+        tables = [table(node, initializer="zeros", optimizer=RowwiseAdagrad(1.0)) for node in ranks]
+        tables[0].update(np.array([5, 1, 5, 5]), np.repeat([[1.0], [2.0], [3.0], [4.0]], 3, axis=1))
+        tables[0].flush()
+        rows, accumulator = tables[1].shard.values, tables[1].shard.state["accumulator"]
+        np.testing.assert_allclose(accumulator, [4.0, 0.0, 64.0, 0.0, 0.0])
+        np.testing.assert_allclose(rows[[0, 2]], -1.0, rtol=1e-6)
+
+
 def test_each_update_has_the_learning_rate_of_its_rank_at_its_time():
     with nodes(2) as ranks:
         tables = [
