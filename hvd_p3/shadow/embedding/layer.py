@@ -42,8 +42,8 @@ class ShardedEmbedding(keras.layers.Layer):
     they are neither averaged nor in step with those of other ranks.
 
     Build the same layers in the same order on all ranks; the first to be built waits up to ten
-    minutes for the other ranks. A model needs other trainable weights beside those of such layers, since
-    Keras takes no gradients without.
+    minutes for the other ranks. A model needs other trainable weights beside those of such layers,
+    since Keras takes no gradients without.
 
     Method: embedding tables under model parallelism with asynchronous updates, as in ShadowSync
     (Zheng et al., 2020, arXiv 2003.03477), section 3, and DLRM (Naumov et al., 2019).
