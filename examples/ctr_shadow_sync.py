@@ -33,14 +33,14 @@ def parse_arguments():
     parser.add_argument(
         "--methods", nargs="+", choices=methods.NAMES, default=methods.NAMES, metavar="METHOD"
     )
-    parser.add_argument("--batches", type=int, default=1000, help="of each rank")
+    parser.add_argument("--batches", type=int, default=500, help="of each rank, at least 2")
     parser.add_argument("--batch-size", type=int, default=200, help="examples per rank and step")
     parser.add_argument("--held-out-batches", type=int, default=200, help="of all ranks together")
     parser.add_argument(
         "--workers", type=int, default=1, help="training threads per rank; p3 always has one"
     )
     parser.add_argument("--width", type=int, default=16, help="columns of the embedding table")
-    parser.add_argument("--rate", type=float, default=0.02, help="learning rate of dense layers")
+    parser.add_argument("--rate", type=float, default=0.05, help="learning rate of dense layers")
     parser.add_argument(
         "--embedding-rate", type=float, default=0.05, help="learning rate of the table"
     )
@@ -54,7 +54,10 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=0, help="of the clicks")
     parser.add_argument("--json", default="", help="file that rank 0 writes; '' for none")
     parser.add_argument("--plot", default="", help="image that rank 0 writes; '' for none")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.batches < 2:  # the first one is not timed
+        parser.error(f"--batches must be at least 2. Received: {arguments.batches}")
+    return arguments
 
 
 def main():

@@ -37,11 +37,11 @@ class ClickStream:
     ```
     """
 
-    rows: tuple = (20_000, 20_000, 5_000, 5_000, 1_000, 1_000, 100, 100)
+    rows: tuple = (10_000, 5_000, 2_000, 1_000, 500, 200, 100, 50)
     dense_features: int = 8
     exponent: float = 1.1
     bias: float = -1.3
-    strength: float = 1.0
+    strength: float = 1.5
     seed: int = 0
 
     @property

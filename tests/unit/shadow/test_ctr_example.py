@@ -1,5 +1,6 @@
 """What the example of click-through rates is made of: data, metric and model."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -13,17 +14,17 @@ from ctr.click_stream import HELD_OUT, TRAINING, ClickStream
 from ctr.dlrm import PairwiseDotProducts, build_dlrm
 from ctr.normalized_entropy import NormalizedEntropy
 
-_SMALL = ClickStream(rows=(50, 20, 10), dense_features=3, seed=4)
+_SMALL = ClickStream(rows=(50, 20, 10), dense_features=3, strength=1.0, seed=4)
 
 
 def test_batches_are_reproducible_and_different():
     first = _SMALL.batch(TRAINING, 3, 100)
-    again = ClickStream(rows=(50, 20, 10), dense_features=3, seed=4).batch(TRAINING, 3, 100)
+    again = dataclasses.replace(_SMALL).batch(TRAINING, 3, 100)
     assert all(np.array_equal(*pair) for pair in zip(first, again, strict=True))
     for other in (
         _SMALL.batch(TRAINING, 4, 100),
         _SMALL.batch(HELD_OUT, 3, 100),
-        ClickStream(rows=(50, 20, 10), dense_features=3, seed=5).batch(TRAINING, 3, 100),
+        dataclasses.replace(_SMALL, seed=5).batch(TRAINING, 3, 100),
     ):
         assert not np.any(first[0] == other[0])
 
