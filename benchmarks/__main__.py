@@ -3,6 +3,7 @@
 python -m benchmarks            # the short comparison, about five minutes
 python -m benchmarks --full     # everything, about 50 minutes
 python -m benchmarks tune       # the search for Horovod's best settings
+python -m benchmarks shadow     # ShadowSync beside training without synchronisation, four minutes
 """
 
 import argparse
@@ -19,22 +20,27 @@ import rich.console
 import rich.progress
 import rich.table
 
-from benchmarks import experiments, native, runner, tuning
+from benchmarks import experiments, native, runner, shadow, tuning
 from benchmarks.cluster.emulated import ClusterError, check_requirements
 from benchmarks.cluster.launch import LaunchError
 
 
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("command", nargs="?", choices=["compare", "tune"], default="compare")
+    parser.add_argument("command", nargs="?", choices=["compare", "tune", "shadow"], default="compare")
     parser.add_argument("--full", action="store_true", help="all experiments")
     parser.add_argument("--hosts", type=int, default=4, help="emulated hosts (default: 4)")
     parser.add_argument(
         "--bandwidth",
         type=float,
-        default=1.0,
         metavar="GBIT",
-        help="of each link, in Gbit/s (default: 1)",
+        help=f"of each link, in Gbit/s (default: 1; {shadow.BANDWIDTH_GBIT:g} for shadow)",
+    )
+    parser.add_argument(
+        "--turns", type=int, default=3, help="of each system, for shadow (default: 3)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=8.0, help="of a turn, for shadow (default: 8)"
     )
     parser.add_argument("--warmup", type=int, default=2, help="steps before the measured ones")
     parser.add_argument("--steps", type=int, default=5, help="measured steps (default: 5)")
@@ -44,6 +50,10 @@ def parse_arguments(arguments):
     parser.add_argument("--experiments", nargs="+", help="only these experiments of --full")
     parser.add_argument("--output", type=Path, default=Path("build/bench"), help="folder")
     parsed = parser.parse_args(arguments)
+    if parsed.bandwidth is None:
+        parsed.bandwidth = shadow.BANDWIDTH_GBIT if parsed.command == "shadow" else 1.0
+    if parsed.turns < 1 or parsed.seconds <= 0:
+        parser.error("--turns must be at least 1 and --seconds above 0")
     if parsed.hosts < 2:
         parser.error(f"--hosts must be at least 2, received {parsed.hosts}")
     if parsed.bandwidth <= 0 or parsed.steps < 2 or parsed.warmup < 1:
@@ -180,6 +190,8 @@ def main(arguments=None):
         if parsed.command == "tune":
             native.build()
             tuning.search(parsed, console)
+        elif parsed.command == "shadow":
+            shadow.measure(parsed, console)
         else:
             compare(parsed, console)
     except (ClusterError, LaunchError, native.BuildError) as error:

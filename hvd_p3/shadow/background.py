@@ -22,6 +22,7 @@ class BackgroundSession(Session):
         super().__init__(*others)
         self._interval_s = interval_s
         self._finished = threading.Event()
+        self._aborted = False
         self._thread = threading.Thread(target=self._run, name="hvd_p3 shadow", daemon=True)
 
     def start(self):
@@ -35,6 +36,7 @@ class BackgroundSession(Session):
         self._thread.join()
 
     def abort(self):
+        self._aborted = True
         self._channel.close()
         self._finished.set()
         self._thread.join()
@@ -46,7 +48,8 @@ class BackgroundSession(Session):
                 self._finished.wait(self._interval_s)
             self.report = self._synchronizer.finish(self._interval_s)
         except Exception as error:
-            self._has_failed(error)
+            if not self._aborted:
+                self._has_failed(error)
         finally:
             self._synchronizer.stop()
 
@@ -56,6 +59,7 @@ def _end_threads():
     """Python takes away what threads need while they run."""
     for session in list(_running):
         if session._thread.is_alive():
+            session._aborted = True
             session._channel.close()
             session._finished.set()
             session._thread.join(_END_S)

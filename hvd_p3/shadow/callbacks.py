@@ -41,6 +41,8 @@ class _Synchronization(keras.callbacks.Callback):
         self._channel = None
         self._sessions = 0  # on this channel
         self._session = None
+        self._is_running = False
+        self._protection = None
         self._epoch_start = None
         self._last_batch = -1
 
@@ -115,8 +117,7 @@ class _Synchronization(keras.callbacks.Callback):
                 f"{type(self).__name__} synchronises the weights itself: compile the model with an "
                 "optimizer that is not wrapped in hvd_p3.DistributedOptimizer."
             )
-        if self._session is not None and self.model is not None:
-            pausing.release(self.model)
+        self._release_model()
         self._abort_if_running()
         if self.model.built:
             self._begin_with_model()
@@ -140,7 +141,7 @@ class _Synchronization(keras.callbacks.Callback):
     def on_train_end(self, logs=None):
         if not self._is_running:
             self._begin_with_model()  # without a single batch; others wait all the same
-        pausing.release(self.model)
+        self._release_model()
         self._end()
 
     def _make_session(self, *arguments):
@@ -149,7 +150,12 @@ class _Synchronization(keras.callbacks.Callback):
     def _begin_with_model(self):
         variables = self._variables
         self._begin(replicated_variables(self.model) if variables is None else variables)
-        pausing.protect(self.model, self._session)
+        self._protection = pausing.Protection(self.model, self._session)
+
+    def _release_model(self):
+        if self._protection is not None:
+            self._protection.release()
+            self._protection = None
 
     def _begin(self, variables):
         self._abort_if_running()
@@ -162,8 +168,6 @@ class _Synchronization(keras.callbacks.Callback):
         session.start()
         self._session = session
         self._is_running = True
-
-    _is_running = False
 
     def _end(self):
         self._is_running = False

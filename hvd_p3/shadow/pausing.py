@@ -3,21 +3,20 @@
 import functools
 
 # What saves, loads, reads or sets all weights of a Keras model.
-_METHODS = (
+METHODS = (
     "save",
     "save_weights",
     "load_weights",
     "get_weights",
     "set_weights",
     "export",
-    "quantize",
     "set_state_tree",
     "get_state_tree",
 )
 
 
-def protect(model, session):
-    """Pauses a session during calls of the model's methods that save or load.
+class Protection:
+    """Pauses a session during calls of a model's methods that save or load, until `release`.
 
     Puts functions into the object in front of its methods. Its class stays as it is, since Keras
     saves the name under which a class is registered.
@@ -26,22 +25,30 @@ def protect(model, session):
         model: `keras.Model`.
         session: `Session`.
     """
-    for name in _METHODS:
-        method = getattr(model, name, None)
-        if method is not None:
-            vars(model)[name] = _paused(method, session)
+
+    def __init__(self, model, session):
+        self._attributes = vars(model)
+        self._before = {}
+        for name in METHODS:
+            method = getattr(model, name, None)
+            if method is not None:
+                self._before[name] = self._attributes.get(name)
+                self._attributes[name] = paused(method, session)
+
+    def release(self):
+        for name, method in self._before.items():
+            if method is None:
+                self._attributes.pop(name, None)
+            else:
+                self._attributes[name] = method
 
 
-def _paused(method, session):
+def paused(method, session):
+    """A function that calls a method while a session is paused."""
+
     @functools.wraps(method)
     def call(*arguments, **keywords):
         with session.paused():
             return method(*arguments, **keywords)
 
     return call
-
-
-def release(model):
-    """Undoes `protect`."""
-    for name in _METHODS:
-        vars(model).pop(name, None)

@@ -15,6 +15,7 @@ _MODULES = {
     "checks_order": [4],
     "checks_reduction": [4],
     "checks_settings": [4],
+    "checks_shadow": [2, 4],
     "checks_sparse": [2],
     "checks_tape": [2],
     "checks_timeline": [2],

@@ -84,7 +84,7 @@ def test_steps_per_epoch_go_on_in_the_data():
 
     history = fit(
         model,
-        tf.data.Dataset.range(100).repeat(),
+        tf.data.Dataset.range(100).batch(1).repeat(),
         workers=2,
         epochs=3,
         steps_per_epoch=4,

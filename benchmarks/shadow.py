@@ -1,0 +1,114 @@
+"""The benchmark `python -m benchmarks shadow`: what synchronisation takes from training.
+
+Ranks train without synchronisation, with each algorithm in the background and with each in the
+foreground. The systems take turns in one launch, so that a busy machine disturbs all alike, and are
+compared by their medians.
+"""
+
+import json
+import statistics
+import sys
+from pathlib import Path
+
+import rich.table
+
+from benchmarks.cluster.emulated import EmulatedCluster
+from benchmarks.cluster.launch import LaunchError, launch
+from benchmarks.shadow_program import MARK
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+BASELINE = "no synchronisation"
+BANDWIDTH_GBIT = 0.1
+
+# The all-reduce of these weights takes half a second on four hosts with links of 100 Mbit/s: as long
+# as a dozen steps.
+_WORKLOAD = {"megabytes": 4.0, "compute_s": 0.04, "batch_size": 200, "every": 5}
+
+
+def measure(arguments, console):
+    """Measures, and prints and writes the results.
+
+    Args:
+        arguments: Of the command line.
+        console: `rich.console.Console`.
+
+    Raises:
+        ClusterError, LaunchError: If the cluster cannot be made or a rank fails.
+    """
+    description = {**_WORKLOAD, "seconds": arguments.seconds, "turns": arguments.turns}
+    variables = {
+        "PYTHONPATH": str(_ROOT),
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+    command = [sys.executable, "-m", "benchmarks.shadow_program", json.dumps(description)]
+    turns = []
+    with (
+        EmulatedCluster(arguments.hosts, arguments.bandwidth * 1e9) as cluster,
+        launch(cluster, command, variables) as lines,
+    ):
+        for line in lines:
+            if line.startswith(MARK):
+                turns.append(json.loads(line[len(MARK) :]))
+                last = turns[-1]
+                console.print(f"  {last['system']}: {last['examples_per_s']:.0f} examples/s")
+    results = summarize(turns)
+    if not results:
+        raise LaunchError("no system reported a result")
+    console.print(table_of(results))
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    path = arguments.output / "shadow-results.json"
+    settings = {**description, "hosts": arguments.hosts, "bandwidth": arguments.bandwidth * 1e9}
+    path.write_text(json.dumps({"settings": settings, "results": results}, indent=1) + "\n")
+    console.print(f"written: {path}")
+
+
+def summarize(turns):
+    """Returns the medians of the turns of each system, as a list of dicts.
+
+    Args:
+        turns: List of dict, as `shadow_program.py` prints them.
+    """
+    by_system = {}
+    for turn in turns:
+        by_system.setdefault(turn["system"], []).append(turn)
+    baseline = {turn["turn"]: turn["examples_per_s"] for turn in by_system.get(BASELINE, [])}
+    results = []
+    for system, own in by_system.items():
+        # Each turn against the baseline of the same turn.
+        ratios = [
+            turn["examples_per_s"] / baseline[turn["turn"]]
+            for turn in own
+            if turn["turn"] in baseline
+        ]
+        result = {
+            "system": system,
+            "examples_per_s": statistics.median(turn["examples_per_s"] for turn in own),
+            "ratio": statistics.median(ratios),
+            "ratio_min": min(ratios),
+            "ratio_max": max(ratios),
+        }
+        for measure in ("syncs_per_min", "sync_gap"):
+            if measure in own[0]:
+                result[measure] = statistics.median(turn[measure] for turn in own)
+        results.append(result)
+    return results
+
+
+def table_of(results):
+    """Returns a `rich.table.Table` of the results."""
+    table = rich.table.Table()
+    columns = ("system", "examples/s", "of unsynchronised", "min to max", "syncs/min", "sync gap")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "system" else "right")
+    for each in results:
+        table.add_row(
+            each["system"],
+            f"{each['examples_per_s']:.0f}",
+            f"{each['ratio']:.3f}",
+            f"{each['ratio_min']:.3f} to {each['ratio_max']:.3f}",
+            f"{each['syncs_per_min']:.0f}" if "syncs_per_min" in each else "",
+            f"{each['sync_gap']:.1f}" if "sync_gap" in each else "",
+        )
+    return table

@@ -1,0 +1,288 @@
+"""ShadowSync on real ranks: the ends are common, and what other ranks do keeps nobody waiting."""
+
+import threading
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+from expect import raises, same_bits
+
+import hvd_p3 as hvd
+from hvd_p3 import shadow
+from hvd_p3.shadow.channel import ANY, ChannelClosedError, open_channel
+
+_OPTIMUM = np.array([[1.0], [-2.0], [0.5]], "float32")
+_FEATURES = len(_OPTIMUM)
+
+
+def _data(steps, batch_size=8):
+    """A regression whose examples differ between ranks."""
+    random = np.random.default_rng(hvd.rank())
+    x = random.normal(size=(steps * batch_size, _FEATURES)).astype("float32")
+    return tf.data.Dataset.from_tensor_slices((x, x @ _OPTIMUM)).batch(batch_size)
+
+
+def _model(**compiled):
+    keras.utils.set_random_seed(hvd.rank())  # ranks start differently
+    model = keras.Sequential([keras.Input([_FEATURES]), keras.layers.Dense(1)])
+    model.compile(**{"optimizer": keras.optimizers.SGD(0.1), "loss": "mse", **compiled})
+    return model
+
+
+def _assert_same_on_all_ranks(model):
+    gathered = hvd.allgather_object([np.asarray(weight) for weight in model.weights])
+    for rank, weights in enumerate(gathered):
+        for mine, theirs in zip(gathered[0], weights, strict=True):
+            same_bits(mine, theirs, f"weights of rank 0 and {rank}")
+
+
+def _assert_learned(model):
+    np.testing.assert_allclose(model.weights[0], _OPTIMUM, atol=0.05)
+
+
+def check_messages_and_sums():
+    channel = open_channel("check")
+    rank, size = hvd.rank(), hvd.size()
+    large = np.arange(1_000_000, dtype="float64") + rank
+    channel.send((rank + 1) % size, 7, large)
+    channel.send((rank + 1) % size, 7, b"after it")
+    sender, tag, message = channel.receive(ANY, 7, 30)
+    assert (sender, tag) == ((rank - 1) % size, 7)
+    np.testing.assert_array_equal(message.view("float64"), np.arange(1_000_000) + float(sender))
+    assert channel.receive(sender, 7, 30)[2].tobytes() == b"after it"
+    channel.send(rank, 8, b"")
+    assert channel.receive(rank, 8, 30)[2].size == 0
+    channel.flush(30)
+    for dtype in ("float32", "float64"):
+        # Many slices, the last one shorter.
+        array = np.arange(300_001, dtype=dtype) % 1000 * (rank + 1)
+        channel.all_reduce(array)
+        np.testing.assert_array_equal(array, np.arange(300_001) % 1000 * (size * (size + 1) // 2))
+    if size > 2 and rank != 1:
+        others = [each for each in range(size) if each != 1]
+        array = np.full(10, float(rank))
+        channel.all_reduce(array, ranks=others)
+        assert set(array) == {sum(others)}
+
+
+def check_errors_of_channels():
+    channel = open_channel("errors")
+    with raises(TimeoutError, "channel 'errors'", "no rank sent a message with tag 5", "0.05 s"):
+        channel.receive(ANY, 5, 0.05)
+    with raises(ValueError, f"ranks 0 to {hvd.size() - 1}, received rank 99"):
+        channel.send(99, 0, b"")
+    with raises(ValueError, "in different order", f"'name {hvd.rank()}'"):
+        open_channel(f"name {hvd.rank()}")
+    ended = []
+
+    def wait():
+        try:
+            channel.receive(ANY, ANY, -1)
+        except ChannelClosedError as error:
+            ended.append(str(error))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    if hvd.rank() == 0:
+        with raises(TimeoutError, "did not hear from all ranks within 0.2 s"):
+            channel.all_reduce(np.ones(3), timeout_s=0.2)
+        with raises(RuntimeError, "no longer possible"):
+            channel.all_reduce(np.ones(3))
+    channel.close()
+    thread.join(10)
+    assert ended == ["channel 'errors' is closed on this rank"]
+
+
+def _check_fit(sync, steps=150):
+    model = _model()
+    history = model.fit(_data(steps), epochs=2, verbose=0, callbacks=[sync])
+    assert sync.error is None
+    _assert_same_on_all_ranks(model)
+    _assert_learned(model)
+    logs = history.history
+    assert all(each > 0 for each in logs["shadow_examples_per_s"])
+    for name in ("shadow_iterations_per_s", "shadow_syncs_per_min", "shadow_sync_gap"):
+        assert len(logs[name]) == 2, name
+    assert sync.report.ranks == list(range(hvd.size()))
+    assert sync.report.examples_per_s > 0
+    return sync.report
+
+
+def check_model_averaging():
+    _check_fit(shadow.ShadowSync(shadow.ModelAveraging(), batch_size=8))
+
+
+def check_blockwise_model_update_filtering():
+    algorithm = shadow.BlockwiseModelUpdateFiltering(eta=0.9)
+    _check_fit(shadow.ShadowSync(algorithm, batch_size=8))
+
+
+def check_elastic_averaging():
+    algorithm = shadow.ElasticAveraging(servers=hvd.size() - 1)
+    _check_fit(shadow.ShadowSync(algorithm, batch_size=8))
+
+
+def check_foreground():
+    for algorithm in (
+        shadow.ModelAveraging(),
+        shadow.BlockwiseModelUpdateFiltering(),
+        shadow.ElasticAveraging(),
+    ):
+        report = _check_fit(shadow.ForegroundSync(algorithm, every=5, batch_size=8), steps=30)
+        if algorithm.collective:
+            assert report.average_sync_gap == 5
+
+
+def check_model_that_is_built_by_its_first_batch():
+    keras.utils.set_random_seed(hvd.rank())
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    sync = shadow.ShadowSync(shadow.ModelAveraging(), verbose=0)
+    model.fit(_data(100), verbose=0, callbacks=[sync])
+    _assert_same_on_all_ranks(model)
+    _assert_learned(model)
+
+
+def check_the_same_callback_twice():
+    sync = shadow.ShadowSync(shadow.ElasticAveraging(), verbose=0)
+    for _ in range(2):
+        model = _model()
+        model.fit(_data(20), verbose=0, callbacks=[sync])
+        assert sync.error is None
+        _assert_same_on_all_ranks(model)
+
+
+def check_ranks_that_finish_early_and_ranks_that_are_slow():
+    """The first rank has few steps, the last one is slow; in the background nobody waits."""
+
+    class Slow(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            time.sleep(0.02)
+
+    for algorithm in (shadow.ModelAveraging(), shadow.ElasticAveraging()):
+        model = _model()
+        sync = shadow.ShadowSync(algorithm, timeout_s=30, verbose=0)
+        is_last = hvd.rank() == hvd.size() - 1
+        model.fit(
+            _data(10 if hvd.rank() == 0 else 60),
+            verbose=0,
+            callbacks=[sync] + ([Slow()] if is_last else []),
+        )
+        assert sync.error is None
+        assert sync.report.ranks == list(range(hvd.size()))
+        _assert_same_on_all_ranks(model)
+
+
+def check_ranks_with_different_numbers_of_steps_in_the_foreground():
+    model = _model()
+    sync = shadow.ForegroundSync(shadow.ModelAveraging(), every=3, verbose=0)
+    model.fit(_data(10 + 20 * hvd.rank()), verbose=0, callbacks=[sync])
+    assert sync.error is None
+    _assert_same_on_all_ranks(model)
+
+
+def check_loop_of_your_own():
+    variable = tf.Variable(np.full([_FEATURES, 1], float(hvd.rank()), "float32"))
+    sync = shadow.ShadowSync(shadow.ModelAveraging(), verbose=0)
+    with sync.synchronizing([variable]) as training:
+        assert not variable.numpy().any(), "all start as rank 0"
+        for x, y in _data(150):
+            error = x @ variable - y
+            variable.assign_sub(0.1 * tf.matmul(x, error, transpose_a=True) / len(x))
+            training.step(examples=len(x))
+    gathered = hvd.allgather_object(variable.numpy())
+    for each in gathered:
+        same_bits(each, gathered[0], "the variable")
+    np.testing.assert_allclose(gathered[0], _OPTIMUM, atol=0.05)
+    assert sync.report.examples_per_s > 0
+
+
+def check_hogwild_workers():
+    model = _model(jit_compile=False)
+    sync = shadow.ShadowSync(shadow.ModelAveraging(), batch_size=8, verbose=0)
+    history = shadow.fit(model, _data(200), workers=2, epochs=2, callbacks=[sync])
+    assert sync.error is None
+    _assert_same_on_all_ranks(model)
+    _assert_learned(model)
+    assert len(history.history["shadow_examples_per_s"]) == 2
+
+
+def check_saving_and_loading_while_training():
+    """Between the beginning and the end of a pause nothing else changes the variables."""
+
+    class Replace(keras.callbacks.Callback):
+        replaced = 0
+
+        def on_train_batch_end(self, batch, logs=None):
+            if batch % 10 == 5:
+                values = [np.full([_FEATURES, 1], float(batch)), np.full([1], float(batch))]
+                with sync.paused():
+                    self.model.set_weights(values)
+                    time.sleep(0.01)
+                    for mine, expected in zip(self.model.get_weights(), values, strict=True):
+                        np.testing.assert_array_equal(mine, expected)
+                self.replaced += 1
+
+    replace = Replace()
+    model = _model()
+    sync = shadow.ShadowSync(shadow.ModelAveraging(), interval_s=0.0, verbose=0)
+    with sync.paused():  # before there is anything to pause
+        pass
+    model.fit(_data(100), verbose=0, callbacks=[replace, sync])
+    assert sync.error is None
+    assert replace.replaced == 10
+    assert "set_weights" not in vars(model)
+    _assert_same_on_all_ranks(model)
+
+
+def check_beside_p3_in_one_job():
+    """A model under P3 has the same bits with ShadowSync at work on other variables."""
+
+    def train_with_p3():
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential(
+            [keras.Input([_FEATURES]), keras.layers.Dense(50, "relu"), keras.layers.Dense(1)]
+        )
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.05, momentum=0.9))
+        model.compile(optimizer, "mse", jit_compile=False)
+        model.fit(_data(20), verbose=0, callbacks=[hvd.callbacks.P3Callback(verbose=0)])
+        assert model.optimizer.is_overlapped()
+        return model.get_weights()
+
+    expected = train_with_p3()
+    variable = tf.Variable(np.full(100_000, float(hvd.rank()), "float32"))
+    sync = shadow.ShadowSync(
+        shadow.ModelAveraging(), interval_s=0.0, name="beside P3", verbose=0
+    )
+    with sync.synchronizing([variable]) as training:
+        variable.assign_add(tf.fill([100_000], float(hvd.rank())))
+        actual = train_with_p3()
+        training.step()
+    for one, other in zip(expected, actual, strict=True):
+        same_bits(other, one, "weights under P3")
+    np.testing.assert_allclose(variable.numpy(), (hvd.size() - 1) / 2, rtol=1e-5)
+    assert sync.report.synchronizations_per_min > 0
+
+
+def check_bad_arguments():
+    with raises(TypeError, "needs an algorithm", "Received: 'average'"):
+        shadow.ShadowSync("average")
+    for arguments in ({"interval_s": -1}, {"batch_size": 0}, {"timeout_s": 0}):
+        ((name, value),) = arguments.items()
+        with raises(ValueError, f"{name}={value}"):
+            shadow.ShadowSync(shadow.ModelAveraging(), **arguments)
+    for every in (0, 1.5):
+        with raises(ValueError, f"every={every}"):
+            shadow.ForegroundSync(shadow.ModelAveraging(), every=every)
+    sync = shadow.ShadowSync(shadow.ModelAveraging(), verbose=0)
+    model = _model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
+    with raises(ValueError, "not wrapped in hvd_p3.DistributedOptimizer"):
+        model.fit(_data(1), verbose=0, callbacks=[sync])
+    with raises(ValueError, "ranks synchronise different variables", "on rank 0"):
+        sync_of = sync.synchronizing([tf.Variable(np.zeros(1 + hvd.rank()))])
+        with sync_of:
+            pass
+    with raises(ValueError, "servers"):
+        wrong = shadow.ShadowSync(shadow.ElasticAveraging(servers=99), verbose=0)
+        _model().fit(_data(1), verbose=0, callbacks=[wrong])
