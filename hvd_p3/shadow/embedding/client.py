@@ -100,6 +100,7 @@ class Client:
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
+                self._service.suspect(owner)
                 raise _unreachable(
                     owner,
                     description,

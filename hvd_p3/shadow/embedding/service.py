@@ -8,8 +8,11 @@ from hvd_p3.shadow.embedding import messages
 
 # How long the thread waits for a message before it looks whether it is to end.
 _LOOK_UP_S = 0.2
-# How often a rank that ends asks the others whether they are alive.
+# How often a rank that ends asks the others whether they are alive, soon and later.
+_ASK_SOON_S = 0.02
 _ASK_S = 1.0
+# How long it waits for a sign of life of one that has not answered a lookup in time.
+_OF_SUSPECTS_S = 5.0
 
 
 class Service:
@@ -35,6 +38,7 @@ class Service:
         self._done = set()  # ranks that ask nothing more
         self._gone = {}  # rank -> why it does not answer any more
         self._last_heard = {}
+        self._suspects = set()  # ranks that have not answered in time, and were not heard since
         self._why_ended = None
         self._is_to_end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hvd_p3 embeddings", daemon=True)
@@ -65,6 +69,10 @@ class Service:
             return f"the channel of this rank has ended ({self._why_ended})"
         return self._gone.get(rank)
 
+    def suspect(self, rank):
+        """Notes that a rank has not answered in time."""
+        self._suspects.add(rank)
+
     def close(self, patience_s):
         """Ends the service, once no other rank needs it any more. Call when this rank asks no more.
 
@@ -83,24 +91,24 @@ class Service:
                 rank for rank in self._others if rank not in self._done and rank not in self._gone
             ]
             now = time.monotonic()
-            silent = {
-                rank
-                for rank in missing
-                if now - max(started, self._last_heard.get(rank, 0.0)) > patience_s
-            }
+            silent = set()
+            for rank in missing:
+                silent_s = now - max(started, self._last_heard.get(rank, 0.0))
+                suspected = rank in self._suspects
+                if silent_s > (min(patience_s, _OF_SUSPECTS_S) if suspected else patience_s):
+                    silent.add(rank)
             if len(silent) == len(missing):
                 break
             for rank in missing:
                 self._send(rank, messages.ALIVE)
-            self._is_to_end.wait(_ASK_S if now - started > _ASK_S else 0.02)
+            self._is_to_end.wait(_ASK_S if now - started > _ASK_S else _ASK_SOON_S)
         self._is_to_end.set()
-        self._thread.join()
+        self._thread.join(patience_s)
         return sorted(silent)
 
     def abort(self):
         """Ends the service at once, and tells the other ranks."""
         self._is_to_end.set()
-        self._thread.join()
         self._tell_all(messages.GONE)
 
     def _tell_all(self, kind):
@@ -128,10 +136,15 @@ class Service:
                 self._why_ended = str(error)
                 return
             self._last_heard[source] = time.monotonic()
+            self._suspects.discard(source)
             request = messages.decode_request(message)
-            reply = self._answer(source, request)
-            if reply is None:
-                continue
+            try:
+                reply = self._answer(source, request)
+            except Exception as error:  # such as no memory; other requests may do better
+                traceback.print_exc()
+                reply = messages.encode_reply(messages.FAILED, f"{type(error).__name__}: {error}")
+            if reply is None or request.reply_tag == messages.REQUEST_TAG:
+                continue  # nobody waits for it
             try:
                 self._channel.send(source, request.reply_tag, reply)
             except RuntimeError as error:

@@ -143,4 +143,3 @@ def test_elastic_averaging_in_turn():
     expected = _elastic_fixed_point(alpha, every)
     for final in ranks.run(_RANKS, program):
         np.testing.assert_allclose(final, expected, atol=1e-6)
-
