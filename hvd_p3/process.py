@@ -180,15 +180,21 @@ def shutdown():
     ```
     """
     global _process, _horovod_is_stuck
-    while _before_shutdown:
-        _before_shutdown.pop()()
     with _lock:
         if _process is None:
             return
         ending = _process
         timeout_s = ending.config.shutdown_timeout_s
+        # Ranks that reduce gradients end in step, and the engine tells one that does not. Others
+        # may need this rank's threads for long after its end.
+        ends_in_step = _engine.is_running() and _engine.statistics()["slices"] > 0
+        if ends_in_step:
+            ending.in_contact &= _engine.stop(timeout_s)
+        while _before_shutdown:
+            _before_shutdown.pop()()
         _engine.close_channels()
-        ending.in_contact &= _engine.stop(timeout_s)
+        if not ends_in_step:
+            ending.in_contact &= _engine.stop(timeout_s)
         if ending.timeline is not None:
             # After the engine, so that ranks that wait for this one come too.
             ending.timeline.stop_at_shutdown(timeout_s)
@@ -204,9 +210,9 @@ def shutdown():
 
 
 def before_shutdown(function):
-    """Calls a function at the start of the next shutdown, which waits for it; the last one first.
+    """Calls a function in the next shutdown, which waits for it; the last one first.
 
-    For threads that use other ranks, which are in contact until then.
+    For threads that use other ranks; channels are open until then.
     """
     _before_shutdown.append(function)
 

@@ -1,7 +1,8 @@
 """Looks up rows for a while; for test_embedding.py.
 
 program_embedding.py raise    # on 2 ranks: rank 1 ends with an exception, rank 0 goes on
-program_embedding.py leave    # on 3 ranks: rank 2 is killed, rank 1 ends long before rank 0
+program_embedding.py fewer    # on 2 ranks: rank 1 trains fewer steps with P3 than rank 0
+    program_embedding.py leave    # on 3 ranks: rank 2 is killed, rank 1 ends long before rank 0
 """
 
 import os
@@ -9,6 +10,7 @@ import signal
 import sys
 import time
 
+import keras
 import numpy as np
 
 import hvd_p3 as hvd
@@ -28,6 +30,13 @@ def _raise(layer):
         _train(layer, np.arange(9), 2)
         raise ArithmeticError("this rank fails on purpose")
     _train(layer, np.arange(9), 1000)
+
+
+def _fewer(layer):
+    model = keras.Sequential([keras.Input((1,), dtype="int32"), layer, keras.layers.Dense(1)])
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
+    steps = 2 if hvd.rank() == 1 else 500
+    model.fit(np.zeros((steps, 1)), np.zeros((steps, 1, 1)), batch_size=1, verbose=0)
 
 
 def _leave(layer):
@@ -60,7 +69,7 @@ def main(what):
         name="users",
     )
     layer.build()
-    {"raise": _raise, "leave": _leave}[what](layer)
+    {"raise": _raise, "fewer": _fewer, "leave": _leave}[what](layer)
     if hvd.rank() == 0:
         print("rank 0 has finished", flush=True)
 
