@@ -27,7 +27,9 @@ from benchmarks.cluster.launch import LaunchError
 
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("command", nargs="?", choices=["compare", "tune", "shadow"], default="compare")
+    parser.add_argument(
+        "command", nargs="?", choices=["compare", "tune", "shadow"], default="compare"
+    )
     parser.add_argument("--full", action="store_true", help="all experiments")
     parser.add_argument("--hosts", type=int, default=4, help="emulated hosts (default: 4)")
     parser.add_argument(

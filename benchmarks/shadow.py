@@ -21,8 +21,8 @@ _ROOT = Path(__file__).resolve().parent.parent
 BASELINE = "no synchronisation"
 BANDWIDTH_GBIT = 0.1
 
-# The all-reduce of these weights takes half a second on four hosts with links of 100 Mbit/s: as long
-# as a dozen steps.
+# The all-reduce of these weights takes half a second on four hosts with links of 100 Mbit/s: as
+# long as a dozen steps.
 _WORKLOAD = {"megabytes": 4.0, "compute_s": 0.04, "batch_size": 200, "every": 5}
 
 

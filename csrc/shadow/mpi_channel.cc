@@ -44,8 +44,9 @@ MpiChannel::~MpiChannel() {
     AllChannels().erase(this);
   }
   Close();
-  // MPI may still read what is not sent. Elements of a list stay where they are when it is moved.
+  // MPI may still use what is under way. Elements of a list stay where they are when it is moved.
   if (!outgoing_.empty()) new std::list<Outgoing>(std::move(outgoing_));
+  if (!arriving_.empty()) new std::list<Arriving>(std::move(arriving_));
 }
 
 Status MpiChannel::Make(const std::string& name, double timeout_s,
@@ -156,29 +157,72 @@ Status MpiChannel::Flush(double timeout_s) {
   }
 }
 
-Status MpiChannel::FindMessage(int from, int tag, bool* found, MPI_Message* message,
-                               MPI_Status* envelope) {
-  return InMpi([&] {
-    int arrived = 0;
-    const Status status = FromMpi(MPI_Improbe(ToMpiRank(from), ToMpiTag(tag), communicator_->get(),
-                                              &arrived, message, envelope),
-                                  "MPI_Improbe");
-    *found = status.ok() && arrived != 0;
-    return status;
+// Looks for a message in the list whose bytes are all here.
+bool MpiChannel::TakeArrived(int from, int tag, ChannelMessage* message) {
+  std::set<std::pair<int, int>> kept_back;  // senders and tags of which an earlier one is not here
+  for (auto each = arriving_.begin(); each != arriving_.end(); ++each) {
+    if ((from != kAny && from != each->from) || (tag != kAny && tag != each->tag)) continue;
+    const std::pair<int, int> order(each->from, each->tag);
+    if (each->request != MPI_REQUEST_NULL) {
+      kept_back.insert(order);
+    } else if (kept_back.count(order) == 0) {
+      *message = {each->from, each->tag, std::move(each->bytes)};
+      arriving_.erase(each);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Adds a message to the list, if one has come.
+Status MpiChannel::StartArriving(int from, int tag, bool* started) {
+  int found = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status envelope;
+  Status status = FromMpi(MPI_Improbe(ToMpiRank(from), ToMpiTag(tag), communicator_->get(), &found,
+                                      &message, &envelope),
+                          "MPI_Improbe");
+  *started = status.ok() && found != 0;
+  if (!*started) return status;
+  Arriving& arriving = arriving_.emplace_back();
+  arriving.from = envelope.MPI_SOURCE;
+  arriving.tag = envelope.MPI_TAG;
+  arriving.bytes.resize(MpiBytes::Of(envelope));
+  const MpiBytes length(arriving.bytes.size());
+  return FromMpi(
+      MPI_Imrecv(arriving.bytes.data(), length.count(), length.type(), &message, &arriving.request),
+      "MPI_Imrecv");
+}
+
+Status MpiChannel::TakeMessage(int from, int tag, bool* taken, ChannelMessage* message) {
+  return InMpi([&]() -> Status {
+    const std::lock_guard<std::mutex> lock(receiving_);
+    bool started = true;
+    while (started) {
+      for (Arriving& each : arriving_) {
+        int done = 0;
+        // Becomes MPI_REQUEST_NULL when it is done.
+        const Status status =
+            FromMpi(MPI_Test(&each.request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+        if (!status.ok()) return status;
+      }
+      *taken = TakeArrived(from, tag, message);
+      if (*taken) return {};
+      const Status status = StartArriving(from, tag, &started);
+      if (!status.ok()) return status;
+    }
+    return {};
   });
 }
 
-Status MpiChannel::Receive(int from, int tag, double timeout_s, ChannelMessage* received) {
+Status MpiChannel::Receive(int from, int tag, double timeout_s, ChannelMessage* message) {
   Status status = CheckRankAndTag(from, tag, /*any=*/true);
   if (!status.ok()) return status;
   BackOff back_off(timeout_s);
-  MPI_Message message = MPI_MESSAGE_NULL;
-  MPI_Status envelope;
   while (true) {
-    bool found = false;
-    status = FindMessage(from, tag, &found, &message, &envelope);
-    if (!status.ok()) return status;
-    if (found) break;
+    bool taken = false;
+    status = TakeMessage(from, tag, &taken, message);
+    if (!status.ok() || taken) return status;
     // A thread that only receives has to look after what is being sent, too.
     bool all_sent = false;
     status = TestOutgoing(&all_sent);
@@ -190,27 +234,6 @@ Status MpiChannel::Receive(int from, int tag, double timeout_s, ChannelMessage* 
                       timeout_s);
     }
   }
-  auto bytes = std::make_unique<std::vector<char>>(MpiBytes::Of(envelope));
-  MPI_Request request = MPI_REQUEST_NULL;
-  status = InMpi([&] {
-    const MpiBytes length(bytes->size());
-    return FromMpi(MPI_Imrecv(bytes->data(), length.count(), length.type(), &message, &request),
-                   "MPI_Imrecv");
-  });
-  // It has been sent, so only a broken network or Close() ends this early.
-  BackOff arriving(-1);
-  while (status.ok()) {
-    int done = 0;
-    status =
-        InMpi([&] { return FromMpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test"); });
-    if (status.ok() && done) {
-      *received = {envelope.MPI_SOURCE, envelope.MPI_TAG, std::move(*bytes)};
-      return {};
-    }
-    if (status.ok()) arriving.Wait();
-  }
-  bytes.release();  // MPI may write to the buffer until the process ends
-  return status;
 }
 
 // --- Sums ------------------------------------------------------------------------

@@ -43,6 +43,14 @@ class MpiChannel : public Channel {
     std::vector<char> bytes;
     MPI_Request request = MPI_REQUEST_NULL;
   };
+  // A message that has begun to arrive. One whose sender dies meanwhile stays for ever, and keeps
+  // back no other than later ones of the same sender and tag.
+  struct Arriving {
+    int from = 0;
+    int tag = 0;
+    std::vector<char> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;  // MPI_REQUEST_NULL when it is all here
+  };
   struct Slice;
 
   MpiChannel(const std::string& name, std::unique_ptr<MpiCommunicator> communicator);
@@ -52,7 +60,9 @@ class MpiChannel : public Channel {
   Status InMpi(const Function& function);
   Status CheckSameName(double timeout_s);
   Status TestOutgoing(bool* all_sent);
-  Status FindMessage(int from, int tag, bool* found, MPI_Message* message, MPI_Status* envelope);
+  Status TakeMessage(int from, int tag, bool* taken, ChannelMessage* message);
+  bool TakeArrived(int from, int tag, ChannelMessage* message);
+  Status StartArriving(int from, int tag, bool* started);
   Status CommunicatorOf(const std::vector<int>& members, MPI_Comm* comm);
   // Leaves in `in_flight` what MPI may still use.
   Status ReduceSlices(char* data, int64_t count, DataType dtype, MPI_Comm comm, int64_t slice_bytes,
@@ -65,6 +75,9 @@ class MpiChannel : public Channel {
 
   std::mutex sending_;
   std::list<Outgoing> outgoing_;  // under sending_
+
+  std::mutex receiving_;
+  std::list<Arriving> arriving_;  // under receiving_, in the order of arrival
 
   std::mutex reducing_;  // held by the thread in AllReduce
   // Under reducing_: communicators of some of the ranks, and those whose members are out of step.

@@ -18,6 +18,15 @@ def add(owner, pending_updates):
     vars(owner)[_GUARDS] = references + [lambda each=each: each for each in pending_updates]
 
 
+def has_any(owner):
+    """Whether an object has guards whose optimizer is still in use.
+
+    Args:
+        owner: A `tf.Variable` or a traced function.
+    """
+    return any(reference() is not None for reference in vars(owner).get(_GUARDS, ()))
+
+
 def run(owner, unless_in=None):
     """Applies the updates that are pending on an object, if it has guards.
 

@@ -37,7 +37,7 @@ class BackgroundSession(Session):
 
     def abort(self):
         self._aborted = True
-        self._channel.close()
+        self._close()
         self._finished.set()
         self._thread.join()
 
@@ -60,6 +60,6 @@ def _end_threads():
     for session in list(_running):
         if session._thread.is_alive():
             session._aborted = True
-            session._channel.close()
+            session._close()
             session._finished.set()
             session._thread.join(_END_S)

@@ -11,7 +11,7 @@ from hvd_p3.shadow.algorithms import Algorithm
 from hvd_p3.shadow.background import BackgroundSession
 from hvd_p3.shadow.channel import open_channel
 from hvd_p3.shadow.foreground import ForegroundSession
-from hvd_p3.shadow.variables import replicated_variables
+from hvd_p3.shadow.variables import check_variables, replicated_variables
 
 _TIMEOUT_S = 60.0
 _START_S = 600.0
@@ -159,11 +159,13 @@ class _Synchronization(keras.callbacks.Callback):
 
     def _begin(self, variables):
         self._abort_if_running()
+        variables = list(variables)
+        check_variables(variables)  # before other ranks are involved
         if self._channel is None:
             self._channel = open_channel(self.name, _START_S)
         self._sessions += 1
         session = self._make_session(
-            self.algorithm, list(variables), self._channel, self._sessions, self.timeout_s
+            self.algorithm, variables, self._channel, self._sessions, self.timeout_s
         )
         session.start()
         self._session = session
@@ -172,10 +174,11 @@ class _Synchronization(keras.callbacks.Callback):
     def _end(self):
         self._is_running = False
         self._session.end()
-        if self._session.error is not None:
-            self._channel = None  # out of step with the other ranks
-        elif self.verbose and process.rank() == 0:
-            print(self._session.report.as_text(type(self).__name__), flush=True)
+        report = self._session.report
+        if report is None or len(report.ranks) < self._channel.size:
+            self._channel = None  # out of step with some ranks
+        if report is not None and self.verbose and process.rank() == 0:
+            print(report.as_text(type(self).__name__), flush=True)
 
     def _abort_if_running(self):
         if self._is_running:
@@ -211,7 +214,8 @@ class ShadowSync(_Synchronization):
             network would spend much processor time on synchronising without any.
         variables: Optional list of variables to synchronise. By default all floating-point weights
             of the model, but for layers with `is_sharded_over_ranks = True`.
-        batch_size: Optional int, the examples of one iteration on this rank, for examples per second.
+        batch_size: Optional int, the examples of one iteration on this rank, from which examples
+            per second are counted.
         timeout_s: float, seconds without an answer after which a rank counts as gone; it is noticed
             within three times that.
         name: str for error messages; tells several in one job apart.

@@ -29,7 +29,7 @@ class ForegroundSession(Session):
         self._synchronizer.stop()
 
     def abort(self):
-        self._channel.close()
+        self._close()
         self._synchronizer.stop()
 
     def _synchronize_if_due(self):

@@ -72,13 +72,14 @@ def fit(model, data, workers=1, epochs=1, steps_per_epoch=None, callbacks=(), ve
     Each worker thread takes batches from an iterator of its own and runs the model's `train_step`.
     TensorFlow runs the steps of different workers in parallel: a worker holds Python's lock (the
     GIL) only between steps. Single updates do not tear or get lost, as long as the optimizer adds
-    to its variables (SGD and most others do); what it computes from several reads, such as momentum,
-    may mix steps of different workers, as in Hogwild.
+    to its variables (SGD and most others do); what it computes from several reads, such as
+    momentum, may mix steps of different workers, as in Hogwild.
 
     Batch callbacks are called by one worker at a time, without logs, with the number of the batch
     over all workers. There is no `on_train_batch_begin`, since several batches begin at once.
 
-    Method: Hogwild (Recht et al., 2011), as ShadowSync (Zheng et al., 2020) uses it within a trainer.
+    Method: Hogwild (Recht et al., 2011), as ShadowSync (Zheng et al., 2020) uses it within a
+    trainer.
 
     Args:
         model: `keras.Model`, compiled with an optimizer that is not distributed, and with

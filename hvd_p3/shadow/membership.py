@@ -138,9 +138,7 @@ class Membership:
                 arrived[sender] = message
             now = time.monotonic()
             expected -= {
-                rank
-                for rank in expected - arrived.keys()
-                if now - self._heard[rank] > limit_s
+                rank for rank in expected - arrived.keys() if now - self._heard[rank] > limit_s
             }
             if now - last_sign > self._sign_s:
                 last_sign = now

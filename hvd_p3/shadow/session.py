@@ -1,5 +1,6 @@
 """Synchronisation of one training, from its start to its end."""
 
+import contextlib
 import warnings
 
 from hvd_p3.shadow.meter import Meter
@@ -67,13 +68,18 @@ class Session:
         """
         return self._weights.paused()
 
+    def _close(self):
+        self._leave()
+        self._channel.close()
+
+    def _leave(self):
+        with contextlib.suppress(RuntimeError):  # then there is no way to tell them
+            self._synchronizer.leave()
+
     def _has_failed(self, error):
         """Training goes on after an error; says so."""
         self.error = error
-        try:
-            self._synchronizer.leave()
-        except RuntimeError:
-            pass  # there is no way to tell them
+        self._leave()
         warnings.warn(
             f"hvd_p3.shadow on rank {self._channel.rank}: this rank goes on without "
             f"synchronisation, so its weights will differ from those of other ranks: {error}",

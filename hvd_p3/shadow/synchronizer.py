@@ -15,9 +15,9 @@ _START_S = 600.0
 class Synchronizer:
     """Runs an algorithm on the weights of one rank. For one thread at a time.
 
-    `start`, `synchronize` any number of times, and `finish`; or `leave` after an error. Then `stop`.
-    All ranks call `start` and `finish`. Once the algorithm is collective, a rank that has finished
-    goes on to synchronise in `finish` until all have.
+    `start`, `synchronize` any number of times, and `finish`; or `leave` after an error. `stop` is
+    last. All ranks call `start` and `finish`. With a collective algorithm, a rank that has finished
+    training goes on to synchronise in `finish` until all have.
 
     Args:
         algorithm: `Algorithm`.
@@ -60,7 +60,7 @@ class Synchronizer:
         """Leaves all ranks with the same weights, once all have finished training.
 
         Args:
-            interval_s: float, seconds between two synchronisations for the sake of ranks that train.
+            interval_s: float, seconds between two synchronisations for ranks that still train.
 
         Returns:
             A `Report` of all ranks.

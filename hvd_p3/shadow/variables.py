@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from hvd_p3.overlap import guards
 from hvd_p3.variables import native_variable, path_of
 
 # A layer whose weights differ between ranks on purpose sets this attribute to True.
@@ -59,7 +60,7 @@ def check_variables(variables):
                 "Only variables of floating point can be synchronised. "
                 f"Received: '{path_of(variable)}' of dtype {native.dtype.name}"
             )
-        if "_hvd_p3_guards" in vars(native):
+        if guards.has_any(native):
             raise ValueError(
                 f"The variable '{path_of(variable)}' is trained by a DistributedOptimizer in "
                 "overlapped mode, which keeps it the same on all ranks. Synchronise other "

@@ -16,9 +16,9 @@ class ReplicatedWeights:
     - Reading takes a snapshot of each variable: TensorFlow copies a variable before it changes one
       that somebody is reading. Different variables may be read before and after a training step.
     - Blending adds a difference and never assigns: `assign_add` and the updates of optimizers
-      exclude each other variable by variable, so no update that optimizers express as an addition or
-      subtraction is lost, nor is the blend. Both would be lost if blending assigned what it has
-      computed from an old value. Values are never torn.
+      exclude each other variable by variable, so no update that an optimizer expresses as an
+      addition or subtraction is lost, nor is the blend. If blending assigned what it has computed
+      from an old value, updates would be lost. Values are never torn.
 
     Any thread may call. `paused` keeps all of it away from the variables.
 

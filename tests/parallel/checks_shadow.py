@@ -252,9 +252,7 @@ def check_beside_p3_in_one_job():
 
     expected = train_with_p3()
     variable = tf.Variable(np.full(100_000, float(hvd.rank()), "float32"))
-    sync = shadow.ShadowSync(
-        shadow.ModelAveraging(), interval_s=0.0, name="beside P3", verbose=0
-    )
+    sync = shadow.ShadowSync(shadow.ModelAveraging(), interval_s=0.0, name="beside P3", verbose=0)
     with sync.synchronizing([variable]) as training:
         variable.assign_add(tf.fill([100_000], float(hvd.rank())))
         actual = train_with_p3()

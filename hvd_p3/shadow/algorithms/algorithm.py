@@ -42,7 +42,7 @@ class Algorithm(abc.ABC):
             )
         self.alpha = float(alpha)
 
-    def start(self, weights, group):
+    def start(self, weights, group):  # noqa: B027
         """Called once before the first synchronisation, on all ranks.
 
         Args:
@@ -62,7 +62,7 @@ class Algorithm(abc.ABC):
             A NumPy array of the same shape: the point to which the weights are drawn.
         """
 
-    def ranks_changed(self, group):
+    def ranks_changed(self, group):  # noqa: B027
         """Called on the ranks that are left when some have been given up, before the next call.
 
         Args:
@@ -82,5 +82,5 @@ class Algorithm(abc.ABC):
         """
         return group.mean(weights)
 
-    def stop(self):
+    def stop(self):  # noqa: B027
         """Called last of all, also after an error: ends what `start` has started."""

@@ -6,11 +6,11 @@ from hvd_p3.shadow.algorithms.algorithm import Algorithm
 
 
 class BlockwiseModelUpdateFiltering(Algorithm):
-    """Treats what training has brought since the last synchronisation as a step of a slower descent.
+    """Treats what training has brought since the last synchronisation as a step of a descent.
 
     S-BMUF in the background, FR-BMUF in the foreground. Each rank keeps the same global weights
-    `w_global`, which start as the first weights, and the same update `d`, which starts as zero. With
-    `n` ranks, each synchronisation computes
+    `w_global`, which start as the first weights, and the same update `d`, which starts as zero.
+    With `n` ranks, each synchronisation computes
 
         w_mean   = (w_1 + ... + w_n) / n                    by all-reduce
         d        = block_momentum * d + eta * (w_mean - w_global)
@@ -21,13 +21,13 @@ class BlockwiseModelUpdateFiltering(Algorithm):
     `eta=1` and no momentum this is model averaging. At the end, after one more step with the last
     weights, all ranks are left with `w_global`.
 
-    Method: ShadowSync (Zheng et al., 2020), the algorithm S-BMUF; Scalable Training of Deep Learning
-    Machines by Incremental Block Training with Intra-block Parallel Optimization and Blockwise
-    Model-Update Filtering (Chen and Huo, 2016), for the momentum.
+    Method: ShadowSync (Zheng et al., 2020), the algorithm S-BMUF; Scalable Training of Deep
+    Learning Machines by Incremental Block Training with Intra-block Parallel Optimization and
+    Blockwise Model-Update Filtering (Chen and Huo, 2016), for the momentum.
 
     Args:
         alpha: float in (0, 1], the elastic parameter.
-        eta: float above 0, the step size of the slower descent.
+        eta: float above 0, the step size of the descent.
         block_momentum: float from 0 to below 1. In the background, synchronisations follow each
             other so fast that little of one is in the weights when the next begins; large values
             overshoot then.

@@ -1,5 +1,6 @@
 """Elastic averaging against central weights."""
 
+import itertools
 import time
 
 import numpy as np
@@ -19,8 +20,8 @@ class ElasticAveraging(Algorithm):
 
     S-EASGD in the background, FR-EASGD in the foreground. The central weights `w_0` start as the
     first weights and are cut into shards of equal length, each kept by a server: a thread on one of
-    the ranks. A rank synchronises with all servers at its own pace, whatever other ranks do. For each
-    shard
+    the ranks. A rank synchronises with all servers at its own pace, whatever other ranks do. For
+    each shard
 
         w_0 = (1 - alpha) * w_0 + alpha * w_i               on the server
         w_i = (1 - alpha) * w_i + alpha * w_0               on rank i, with the new w_0
@@ -64,8 +65,7 @@ class ElasticAveraging(Algorithm):
         ranks = self._server_ranks(group.ranks)
         bounds = np.linspace(0, weights.size, len(ranks) + 1).astype(int).tolist()
         self._shards = {
-            rank: slice(*ends)
-            for rank, ends in zip(ranks, zip(bounds, bounds[1:], strict=False), strict=True)
+            rank: slice(*ends) for rank, ends in zip(ranks, itertools.pairwise(bounds), strict=True)
         }
         self._lost = set()
         if group.rank in self._shards:
@@ -79,9 +79,13 @@ class ElasticAveraging(Algorithm):
             return list(ranks)
         if isinstance(servers, int) and 1 <= servers <= len(ranks):
             return list(ranks)[:servers]
-        if isinstance(servers, (list, tuple)) and servers and len(set(servers)) == len(servers):
-            if all(each in ranks for each in servers):
-                return list(servers)
+        if (
+            isinstance(servers, (list, tuple))
+            and servers
+            and len(set(servers)) == len(servers)
+            and all(each in ranks for each in servers)
+        ):
+            return list(servers)
         raise ValueError(
             f"ElasticAveraging needs servers from 1 to {len(ranks)}, or a list of different ranks "
             f"of the job. Received: servers={servers!r}"

@@ -4,15 +4,15 @@ from hvd_p3.shadow.algorithms.algorithm import Algorithm
 
 
 class ModelAveraging(Algorithm):
-    """Draws the weights of all ranks to their mean: S-MA in the background, FR-MA in the foreground.
+    """Draws the weights of all ranks to their mean.
 
-    With `n` ranks, each synchronisation computes
+    S-MA in the background, FR-MA in the foreground. With `n` ranks, each synchronisation computes
 
         w_mean = (w_1 + ... + w_n) / n                      by all-reduce
         w_i    = (1 - alpha) * w_i + alpha * w_mean         on each rank i
 
-    In the background, `w_i` has moved on while the sum was on its way; the blend keeps what training
-    has added meanwhile. At the end all ranks are left with the mean of their last weights.
+    In the background, `w_i` has moved on while the sum was on its way; the blend keeps what
+    training has added meanwhile. At the end all ranks are left with the mean of their last weights.
 
     Method: ShadowSync (Zheng et al., 2020), the algorithm S-MA.
 

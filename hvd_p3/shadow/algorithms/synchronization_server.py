@@ -1,5 +1,6 @@
 """A thread that keeps a share of the central weights of elastic averaging."""
 
+import contextlib
 import threading
 
 import numpy as np
@@ -30,7 +31,7 @@ def split_number(message, dtype):
 
 
 class SynchronizationServer:
-    """Answers requests, one after the other: blends the sender's weights into its own, returns them.
+    """Blends the weights of those who ask into its own, and returns these; one after the other.
 
     Runs from its making until `stop`, or until the channel is closed or fails.
 
@@ -57,10 +58,9 @@ class SynchronizationServer:
 
     def stop(self):
         """Answers what has arrived, then ends."""
-        try:
+        # If the channel is closed or broken, the thread has seen the same.
+        with contextlib.suppress(RuntimeError):
             self._group.send(self._group.rank, REQUEST_TAG, b"")
-        except RuntimeError:
-            pass  # closed or broken: the thread has seen the same
         self._thread.join()
 
     def _serve(self):

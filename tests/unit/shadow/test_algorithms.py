@@ -138,7 +138,7 @@ def test_elastic_averaging_without_one_server():
             channel.all_reduce(np.zeros(1))
             return None
         channel.all_reduce(np.zeros(1))
-        with pytest.warns(UserWarning, match="server on rank 1 did not answer for 0.3 s"):
+        with pytest.warns(UserWarning, match=r"server on rank 1 did not answer for 0.3 s"):
             target = algorithm.synchronize(np.ones(4), group)
         again = algorithm.synchronize(np.ones(4), group)
         group.keep([0])
@@ -171,7 +171,7 @@ def test_bad_arguments(make, message):
 @pytest.mark.parametrize("servers", [0, 3, [], [0, 0], [2], "all"])
 def test_bad_servers(servers):
     def program(channel):
-        with pytest.raises(ValueError, match="servers from 1 to 2.*Received: servers="):
+        with pytest.raises(ValueError, match=r"servers from 1 to 2.*Received: servers="):
             ElasticAveraging(servers=servers).start(np.zeros(4), Group(channel, 1))
 
     ranks.run(2, program)

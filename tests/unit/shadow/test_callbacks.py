@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import hvd_p3 as hvd
 from hvd_p3 import shadow
 from hvd_p3.shadow import pausing
 
@@ -199,3 +200,15 @@ def test_no_batches_at_all():
     with sync.synchronizing([tf.Variable([1.0, 2.0])]):
         pass
     assert sync.report.examples_per_s == 0
+
+
+def test_variables_under_p3_are_refused(gated_engine):
+    model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), "mse", jit_compile=False)
+    _fit(model, hvd.callbacks.P3Callback(verbose=0), steps=2)
+    sync = _background()
+    with (
+        pytest.raises(ValueError, match="kernel' is trained by a DistributedOptimizer"),
+        sync.synchronizing(model),
+    ):
+        pass

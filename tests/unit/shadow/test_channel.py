@@ -40,7 +40,7 @@ def test_a_rank_sends_to_itself():
 
 def test_receive_has_a_time_limit():
     (channel,) = in_process_channels("quiet", 1)
-    with pytest.raises(TimeoutError, match="channel 'quiet'.*rank 0 sent no message.*0.05 s"):
+    with pytest.raises(TimeoutError, match=r"channel 'quiet'.*rank 0 sent no message.*0.05 s"):
         channel.receive(0, 1, 0.05)
     with pytest.raises(TimeoutError):
         channel.receive(ANY, ANY, 0)
@@ -72,7 +72,7 @@ def test_sums_over_some_ranks():
 def test_a_sum_that_was_given_up_stays_so():
     def program(channel):
         if channel.rank == 0:
-            with pytest.raises(TimeoutError, match="did not hear from all ranks within 0.05 s"):
+            with pytest.raises(TimeoutError, match=r"did not hear from all ranks within 0.05 s"):
                 channel.all_reduce(np.ones(1), timeout_s=0.05)
             channel.send(1, 1, b"given up")
         else:

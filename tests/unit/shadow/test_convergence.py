@@ -4,8 +4,8 @@ Rank i minimises (w - c_i)' A (w - c_i) / 2 by gradient descent. Since A is the 
 mean of the ranks' weights descends on the mean objective, whose optimum is the mean of all c_i, as
 long as synchronisation does not move the mean: it must lose no update and blend towards the mean.
 
-In the background, a blend comes between other steps on each rank, which moves the mean a little. The
-ranks train at the same speed there: of a rank that trains more, the objective counts for more.
+In the background, a blend comes between other steps on each rank, which moves the mean a little.
+The ranks train at the same speed there: of a rank that trains more, the objective counts for more.
 """
 
 import threading
@@ -63,7 +63,7 @@ def _assert_equal_and_near(results, expected, tolerance):
 def test_model_averaging_in_the_foreground(alpha):
     results = ranks.run(
         _RANKS,
-        lambda channel: _train(channel, ForegroundSession, ModelAveraging(alpha), 600, every=5),
+        lambda channel: _train(channel, ForegroundSession, ModelAveraging(alpha), 500, every=5),
     )
     _assert_equal_and_near(results, _COMMON, 1e-5)
     assert results[0][2].average_sync_gap == 5
@@ -73,7 +73,7 @@ def test_model_averaging_in_the_foreground(alpha):
 def test_blockwise_model_update_filtering_in_the_foreground(eta, momentum):
     algorithm = lambda: BlockwiseModelUpdateFiltering(1.0, eta, momentum)  # noqa: E731
     results = ranks.run(
-        _RANKS, lambda channel: _train(channel, ForegroundSession, algorithm(), 800, every=5)
+        _RANKS, lambda channel: _train(channel, ForegroundSession, algorithm(), 500, every=5)
     )
     _assert_equal_and_near(results, _COMMON, 1e-5)
 
@@ -92,7 +92,7 @@ def test_in_the_background(make_algorithm):
     results = ranks.run(
         _RANKS,
         lambda channel: _train(
-            channel, BackgroundSession, make_algorithm(), 600, barrier, interval_s=0.0
+            channel, BackgroundSession, make_algorithm(), 400, barrier, interval_s=0.0
         ),
     )
     # A tenth of how far the ranks' own optima are from each other.
@@ -128,7 +128,7 @@ def test_elastic_averaging_in_turn():
             ElasticAveraging(alpha), [variable], channel, 1, 20.0, every=every
         )
         session.start()
-        for _ in range(150):
+        for _ in range(80):
             for rank in range(_RANKS):
                 if rank == channel.rank:
                     for _ in range(every):
@@ -142,4 +142,4 @@ def test_elastic_averaging_in_turn():
 
     expected = _elastic_fixed_point(alpha, every)
     for final in ranks.run(_RANKS, program):
-        np.testing.assert_allclose(final, expected, atol=1e-6)
+        np.testing.assert_allclose(final, expected, atol=5e-4)

@@ -47,7 +47,7 @@ def test_a_rank_that_is_given_up_is_told_so():
         membership = _membership(channel)
         if channel.rank == 1:
             time.sleep(4 * _TIMEOUT_S)
-            with pytest.raises(SynchronizationError, match="have given up rank 1.*0.4 s"):
+            with pytest.raises(SynchronizationError, match=r"have given up rank 1.*0.4 s"):
                 membership.meet()
             return None
         gone = membership.meet().gone
@@ -85,7 +85,7 @@ def test_the_leader_shows_signs_of_life_too():
 def test_without_the_leader_the_others_say_so():
     def program(channel):
         if channel.rank > 0:
-            with pytest.raises(SynchronizationError, match="rank 0.* not heard of for 0.4 s"):
+            with pytest.raises(SynchronizationError, match=r"rank 0.* not heard of for 0.4 s"):
                 _membership(channel).meet()
 
     ranks.run(3, program)
@@ -98,7 +98,7 @@ def test_a_rank_that_leaves_keeps_nobody_waiting(leaving):
         if channel.rank == leaving:
             membership.leave()
         elif leaving == 0:
-            with pytest.raises(SynchronizationError, match="rank 0.*has ended synchronisation"):
+            with pytest.raises(SynchronizationError, match=r"rank 0.*has ended synchronisation"):
                 membership.meet()
         else:
             return membership.meet().gone
