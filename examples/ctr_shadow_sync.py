@@ -40,7 +40,7 @@ def parse_arguments():
         "--workers", type=int, default=1, help="training threads per rank; p3 always has one"
     )
     parser.add_argument("--width", type=int, default=16, help="columns of the embedding table")
-    parser.add_argument("--rate", type=float, default=0.05, help="learning rate of dense layers")
+    parser.add_argument("--rate", type=float, default=0.1, help="learning rate of dense layers")
     parser.add_argument(
         "--embedding-rate", type=float, default=0.05, help="learning rate of the table"
     )

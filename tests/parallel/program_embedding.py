@@ -42,9 +42,9 @@ def _fewer(layer):
 def _leave(layer):
     _train(layer, np.arange(9), 1)  # all are there
     if hvd.rank() == 2:
-        time.sleep(1.0)
+        time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(2.0)
+    time.sleep(0.8)
     try:
         layer.table.look_up(np.array([5]))
     except RuntimeError as error:
@@ -65,7 +65,7 @@ def main(what):
         2,
         optimizer=hvd.shadow.SparseSGD(1.0),
         embeddings_initializer="zeros",
-        timeout_s=2.0 if what == "leave" else 60.0,
+        timeout_s=1.5 if what == "leave" else 60.0,
         name="users",
     )
     layer.build()

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.parallel
 
 def test_comparison_on_two_ranks(tmp_path):
     files = tmp_path / "results.json", tmp_path / "results.png"
-    names = ["none", "s-ma", "fr-easgd", "p3"]
+    names = ["s-ma", "fr-easgd", "p3"]
     code, output = launch.run(
         2,
         _EXAMPLE,
@@ -33,7 +33,7 @@ def test_comparison_on_two_ranks(tmp_path):
         row = rf"^{method['name']} .* {method['normalized_entropy']:.4f}"
         assert re.search(row, output, re.MULTILINE), output
     gaps = {method["name"]: method["average_sync_gap"] for method in found["methods"]}
-    assert gaps["none"] is None and gaps["p3"] is None
+    assert gaps["p3"] is None
     assert gaps["s-ma"] > 0
     assert gaps["fr-easgd"] == pytest.approx(5.0, rel=0.2)
     assert files[1].read_bytes().startswith(b"\x89PNG")
