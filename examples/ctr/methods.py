@@ -85,7 +85,7 @@ def run(name, stream, data, settings):
         name="embedding",
     )
     model = build_dlrm(stream.dense_features, len(stream.rows), embedding)
-    optimizer = keras.optimizers.Adagrad(settings.rate)
+    optimizer = keras.optimizers.Adagrad(settings.rate, initial_accumulator_value=0.01)
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
     dense, rows, clicks = data
     dataset = tf.data.Dataset.from_tensor_slices(((dense, rows), clicks))
