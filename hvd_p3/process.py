@@ -66,6 +66,7 @@ _horovod_is_stuck = False  # its shutdown waits for ranks that do not answer
 _of_parent = None
 _is_forked = False  # from a process that had called init
 _warned_about_gloo = False
+_before_shutdown = []  # functions
 
 
 def init(comm=None, process_sets=None, **settings):
@@ -184,8 +185,16 @@ def shutdown():
             return
         ending = _process
         timeout_s = ending.config.shutdown_timeout_s
+        # Ranks that reduce gradients end in step, and the engine tells one that does not. Others
+        # may need this rank's threads for long after its end.
+        ends_in_step = _engine.is_running() and _engine.statistics()["slices"] > 0
+        if ends_in_step:
+            ending.in_contact &= _engine.stop(timeout_s)
+        while _before_shutdown:
+            _before_shutdown.pop()()
         _engine.close_channels()
-        ending.in_contact &= _engine.stop(timeout_s)
+        if not ends_in_step:
+            ending.in_contact &= _engine.stop(timeout_s)
         if ending.timeline is not None:
             # After the engine, so that ranks that wait for this one come too.
             ending.timeline.stop_at_shutdown(timeout_s)
@@ -198,6 +207,14 @@ def shutdown():
     if not ended:
         _horovod_is_stuck = True
         _leave_horovod_out_at_exit()
+
+
+def before_shutdown(function):
+    """Calls a function in the next shutdown, which waits for it; the last one first.
+
+    For threads that use other ranks; channels are open until then.
+    """
+    _before_shutdown.append(function)
 
 
 def _leave_horovod_out_at_exit():
@@ -244,6 +261,7 @@ def _after_fork_in_child():
     # Kept, since destructors of the parent's objects would wait for the parent's threads.
     _of_parent = _process
     _process = None
+    _before_shutdown.clear()
     _is_forked = True
     _engine.abandon()
     atexit.unregister(_shutdown_at_exit)

@@ -11,6 +11,14 @@ from hvd_p3.shadow.algorithms import (
     ModelAveraging,
 )
 from hvd_p3.shadow.callbacks import ForegroundSync, ShadowSync
+from hvd_p3.shadow.embedding import (
+    RowwiseAdagrad,
+    ShardedEmbedding,
+    SparseOptimizer,
+    SparseSGD,
+    load_embeddings,
+    save_embeddings,
+)
 from hvd_p3.shadow.hogwild import fit
 from hvd_p3.shadow.membership import SynchronizationError
 
@@ -20,7 +28,13 @@ __all__ = [
     "ElasticAveraging",
     "ForegroundSync",
     "ModelAveraging",
+    "RowwiseAdagrad",
     "ShadowSync",
+    "ShardedEmbedding",
+    "SparseOptimizer",
+    "SparseSGD",
     "SynchronizationError",
     "fit",
+    "load_embeddings",
+    "save_embeddings",
 ]

@@ -7,6 +7,8 @@ from conftest import check_names
 _MODULES = {
     "checks_ops": [2],
     "checks_collectives": [2],
+    "checks_embedding": [2],
+    "checks_embedding_on_four_ranks": [4],
     "checks_failures": [2],
     "checks_horovod_api": [2],
     "checks_optimizer": [2],

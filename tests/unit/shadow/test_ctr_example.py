@@ -1,0 +1,133 @@
+"""What the example of click-through rates is made of: data, metric and model."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+
+from ctr.click_stream import HELD_OUT, TRAINING, ClickStream
+from ctr.dlrm import PairwiseDotProducts, build_dlrm
+from ctr.normalized_entropy import NormalizedEntropy
+
+_SMALL = ClickStream(rows=(50, 20, 10), dense_features=3, strength=1.0, seed=4)
+
+
+def test_batches_are_reproducible_and_different():
+    first = _SMALL.batch(TRAINING, 3, 100)
+    again = dataclasses.replace(_SMALL).batch(TRAINING, 3, 100)
+    assert all(np.array_equal(*pair) for pair in zip(first, again, strict=True))
+    for other in (
+        _SMALL.batch(TRAINING, 4, 100),
+        _SMALL.batch(HELD_OUT, 3, 100),
+        dataclasses.replace(_SMALL, seed=5).batch(TRAINING, 3, 100),
+    ):
+        assert not np.any(first[0] == other[0])
+
+
+def test_shapes_and_ranges():
+    dense, rows, clicks = _SMALL.batch(TRAINING, 0, 500)
+    assert (dense.shape, dense.dtype) == ((500, 3), np.float32)
+    assert (rows.shape, rows.dtype) == ((500, 3), np.int64)
+    assert (clicks.shape, clicks.dtype) == ((500, 1), np.float32)
+    assert _SMALL.total_rows == 80
+    for feature, (first, count) in enumerate(zip((0, 50, 70), (50, 20, 10), strict=True)):
+        assert rows[:, feature].min() >= first
+        assert rows[:, feature].max() < first + count
+    assert set(np.unique(clicks)) == {0.0, 1.0}
+
+
+def test_ids_follow_zipfs_law():
+    _, rows, _ = _SMALL.batch(TRAINING, 0, 100_000)
+    counts = np.bincount(rows[:, 0], minlength=50)[:50]
+    weights = np.arange(1, 51) ** -_SMALL.exponent
+    expected = 100_000 * weights / weights.sum()
+    assert np.sum((counts - expected) ** 2 / expected) < 100  # chi-squared, 49 degrees of freedom
+
+
+def test_clicks_have_the_planted_probabilities():
+    dense, rows, clicks = _SMALL.batch(TRAINING, 0, 100_000)
+    probabilities = _SMALL.probabilities(dense, rows)
+    order = np.argsort(probabilities)
+    for part in np.array_split(order, 20):
+        expected = probabilities[part].mean()
+        deviation = np.sqrt(expected * (1 - expected) / len(part))
+        assert abs(clicks[part].mean() - expected) < 4.5 * deviation
+
+
+def test_logits_are_those_of_a_factorization_machine():
+    dense, rows, _ = _SMALL.batch(TRAINING, 0, 5)
+    weights, biases, vectors = _SMALL._truth
+    for example in range(5):
+        logit = _SMALL.bias + dense[example] @ weights
+        for position, row in enumerate(rows[example]):
+            logit += biases[row]
+            for other in rows[example][:position]:
+                logit += vectors[row] @ vectors[other]
+        found = _SMALL.probabilities(dense, rows)[example]
+        assert found == pytest.approx(1 / (1 + np.exp(-logit)))
+
+
+def test_normalized_entropy_by_its_definition():
+    clicks = np.array([1, 0, 0, 1, 0])
+    logits = np.array([2.0, -1.0, 0.5, -0.5, -3.0])
+    metric = NormalizedEntropy()
+    metric.add(clicks[:2], logits[:2])
+    rest = NormalizedEntropy()
+    rest.add(clicks[2:, np.newaxis], logits[2:, np.newaxis])
+    metric.add_totals(rest.totals)
+    probabilities = 1 / (1 + np.exp(-logits))
+    log_loss = -np.mean(np.log(np.where(clicks == 1, probabilities, 1 - probabilities)))
+    entropy = -(0.4 * np.log(0.4) + 0.6 * np.log(0.6))
+    assert metric.result() == pytest.approx(log_loss / entropy)
+
+
+def test_normalized_entropy_of_known_predictions():
+    clicks = np.random.default_rng(0).random(1000) < 0.25
+    rate = clicks.mean()
+    metric = NormalizedEntropy()
+    metric.add(clicks, np.full(1000, np.log(rate / (1 - rate))))
+    assert metric.result() == pytest.approx(1.0)
+    certain = NormalizedEntropy()
+    certain.add(clicks, np.where(clicks, 1000.0, -1000.0))
+    assert certain.result() == 0.0
+    with pytest.raises(ValueError, match="with and some without a click"):
+        NormalizedEntropy().result()
+
+
+def test_pairwise_dot_products():
+    vectors = np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32")
+    found = PairwiseDotProducts()(vectors)
+    expected = [
+        [vectors[b, i] @ vectors[b, j] for i in range(4) for j in range(i)] for b in range(2)
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_model_learns_what_is_planted():
+    stream = ClickStream(rows=(30, 20), dense_features=3, strength=2.0, seed=1)
+    dense, rows, clicks = stream.batch(TRAINING, 0, 20_000)
+    model = build_dlrm(3, 2, keras.layers.Embedding(stream.total_rows, 4), (8,), (16,))
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss=loss)
+    model.fit([dense, rows], clicks, batch_size=256, epochs=3, verbose=0)
+    held_dense, held_rows, held_clicks = stream.batch(HELD_OUT, 0, 10_000)
+    metric, best = NormalizedEntropy(), NormalizedEntropy()
+    metric.add(held_clicks, model.predict([held_dense, held_rows], verbose=0))
+    probabilities = stream.probabilities(held_dense, held_rows)
+    best.add(held_clicks, np.log(probabilities) - np.log1p(-probabilities))
+    assert best.result() < metric.result() < best.result() + 0.2 * (1 - best.result())
+
+
+def test_initial_weights_depend_on_the_seed_only():
+    made = [
+        build_dlrm(3, 2, keras.layers.Embedding(4, 4, embeddings_initializer="ones"), seed=seed)
+        for seed in (1, 1, 2)
+    ]
+    weights = [model.get_weights() for model in made]
+    assert all(np.array_equal(*pair) for pair in zip(weights[0], weights[1], strict=True))
+    assert not np.array_equal(weights[0][0], weights[2][0])
