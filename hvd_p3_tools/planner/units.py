@@ -16,12 +16,37 @@ from hvd_p3_tools.planner.errors import PlannerError
 _QUANTITY = re.compile(r"\s*([+-]?[0-9][0-9_]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ][\w/ ]*)\s*")
 
 
+# pint's own list takes half a second to load, and has bits without a dimension, so that hertz would
+# pass for bits per second. These are all units that the planner knows.
+_DEFINITIONS = """
+kilo- = 1e3 = k-
+mega- = 1e6 = M-
+giga- = 1e9 = G-
+tera- = 1e12 = T-
+peta- = 1e15 = P-
+milli- = 1e-3 = m-
+micro- = 1e-6 = µ- = μ- = u-
+nano- = 1e-9 = n-
+kibi- = 2**10 = Ki-
+mebi- = 2**20 = Mi-
+gibi- = 2**30 = Gi-
+tebi- = 2**40 = Ti-
+second = [time] = s = sec
+minute = 60 * second = min
+hour = 60 * minute = h
+bit = [information]
+byte = 8 * bit = B
+bit_per_second = bit / second = bps
+operation = [operation] = FLOP = flop
+operation_per_second = operation / second = FLOPS = flops
+""".strip().splitlines()
+
+
 @functools.cache
 def _registry():
-    registry = pint.UnitRegistry()
-    registry.define("floating_point_operation = [operation] = FLOP = _ = flop = FLOPs")
-    registry.define("floating_point_operation_per_second = FLOP / second = FLOPS = _ = flops")
-    registry.define("byte_per_second = byte / second = Bps")
+    registry = pint.UnitRegistry(None)
+    for definition in _DEFINITIONS:
+        registry.define(definition)
     return registry
 
 
