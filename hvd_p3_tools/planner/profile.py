@@ -6,6 +6,7 @@
 import dataclasses
 import json
 import math
+import reprlib
 from pathlib import Path
 
 from hvd_p3_tools.planner.errors import PlannerError
@@ -194,9 +195,10 @@ def from_dict(described):
             f"format {FORMAT}; make it anew with `hvd-p3 profile`"
         )
     values = {name: value for name, value in described.items() if name != "hvd_p3_profile"}
-    _require(isinstance(values.get("layers"), list), "layers", "a list", values.get("layers"))
+    layers = values.get("layers")
+    _require(isinstance(layers, (list, tuple)), "layers", "a list", layers)
     values["layers"] = tuple(
-        _layer(layer, f"layers[{index}]") for index, layer in enumerate(values["layers"])
+        _layer(layer, f"layers[{index}]") for index, layer in enumerate(layers)
     )
     if values.get("all_reduce") is not None:
         values["all_reduce"] = _make(AllReduceFit, values["all_reduce"], "all_reduce")
@@ -245,7 +247,7 @@ def _layer(described, where):
     _require(isinstance(described, dict), where, "an object", described)
     values = dict(described)
     gradients = values.get("gradients")
-    _require(isinstance(gradients, list), f"{where}.gradients", "a list", gradients)
+    _require(isinstance(gradients, (list, tuple)), f"{where}.gradients", "a list", gradients)
     values["gradients"] = tuple(
         _make(Gradient, each, f"{where}.gradients[{index}]") for index, each in enumerate(gradients)
     )
@@ -340,4 +342,4 @@ def _is_integer(value):
 
 def _require(fits, name, requirement, received):
     if not fits:
-        raise PlannerError(f"{name} must be {requirement}. Received: {received!r}")
+        raise PlannerError(f"{name} must be {requirement}. Received: {reprlib.repr(received)}")
