@@ -109,3 +109,16 @@ def round_s(network, ranks):
 
 def _is_power_of_2(ranks):
     return ranks & (ranks - 1) == 0
+
+
+def from_fit(fit):
+    """Makes a network of what was measured of all-reduces.
+
+    Args:
+        fit: `profile.AllReduceFit`.
+
+    Returns:
+        `Network`, whose all-reduces on as many ranks take what the fit says.
+    """
+    one = all_reduce_latency_s(Network(fit.bytes_per_s, latency_s=1.0), fit.ranks)
+    return Network(fit.bytes_per_s, latency_s=fit.latency_s / one)
