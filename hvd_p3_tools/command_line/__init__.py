@@ -6,10 +6,10 @@ import argparse
 import os
 import sys
 
-from hvd_p3_tools.command_line import doctor, simulate, timeline
+from hvd_p3_tools.command_line import doctor, plan, simulate, timeline
 from hvd_p3_tools.command_line.errors import CommandError
 
-_SUBCOMMANDS = {"doctor": doctor, "simulate": simulate, "timeline": timeline}
+_SUBCOMMANDS = {"doctor": doctor, "plan": plan, "simulate": simulate, "timeline": timeline}
 
 
 def main(arguments=None):

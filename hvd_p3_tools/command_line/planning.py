@@ -51,7 +51,7 @@ def add_network_arguments(parser):
         type=float,
         default=1.0,
         metavar="SHARE",
-        help="of the bandwidth, that messages above 64 KiB reach (default: 1; 0.5 was measured with "
+        help="of the bandwidth, that messages above 64 KiB reach (default: 1; 0.5 was seen with "
         "Open MPI over TCP)",
     )
     parser.add_argument("--servers", type=int, metavar="N", help="parameter servers")

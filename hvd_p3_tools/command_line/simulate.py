@@ -43,9 +43,7 @@ def add_arguments(parser):
     parser.add_argument(
         "--fusion", metavar="SIZE", help="HOROVOD_FUSION_THRESHOLD (default: 128 MiB)"
     )
-    parser.add_argument(
-        "--cycle-time", metavar="TIME", help="HOROVOD_CYCLE_TIME (default: 1 ms)"
-    )
+    parser.add_argument("--cycle-time", metavar="TIME", help="HOROVOD_CYCLE_TIME (default: 1 ms)")
     parser.add_argument(
         "--no-priorities", action="store_true", help="slices in the order of backpropagation"
     )
@@ -158,8 +156,9 @@ def _print(profile, results):
             "" if stock is None else f"{result.throughput / stock.throughput:.2f}",
             f"{100 * result.hidden_share:.0f} %" if result.communication_s > 0 else "",
             f"{100 * result.link_use:.0f} %",
-            "" if period_s is None else f"{units.print_duration(period_s)}, "
-            f"{period_s / result.step_s:.1f} steps",
+            ""
+            if period_s is None
+            else f"{units.print_duration(period_s)}, {period_s / result.step_s:.1f} steps",
         )
     console.print(table)
 

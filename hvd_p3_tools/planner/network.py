@@ -63,8 +63,8 @@ class Network:
 def all_reduce_wire_s(network, ranks, size_bytes):
     """Seconds in which an all-reduce keeps each link busy.
 
-    On 2^k ranks the longest message of recursive halving and doubling is half of the data; on others
-    that of a ring is `1 / ranks` of it (Patarasuk and Yuan, 2009; Thakur et al., 2005).
+    On 2^k ranks the longest message of recursive halving and doubling is half of the data; on
+    others that of a ring is `1 / ranks` of it (Patarasuk and Yuan, 2009; Thakur et al., 2005).
 
     Args:
         network: `Network`.

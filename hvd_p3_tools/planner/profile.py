@@ -188,7 +188,9 @@ def from_dict(described):
         PlannerError: If a value is missing, unknown, or makes no sense; the message names it.
     """
     if not isinstance(described, dict) or "hvd_p3_profile" not in described:
-        raise PlannerError("it is no profile: hvd_p3_profile is missing; `hvd-p3 profile` makes one")
+        raise PlannerError(
+            "it is no profile: hvd_p3_profile is missing; `hvd-p3 profile` makes one"
+        )
     if described["hvd_p3_profile"] != FORMAT:
         raise PlannerError(
             f"it is in format {described['hvd_p3_profile']!r}, but this version of hvd_p3 reads "
@@ -310,9 +312,7 @@ def _check(profile):
 
 
 def _check_fit(fit):
-    _require(
-        _is_integer(fit.ranks) and fit.ranks >= 2, "all_reduce.ranks", "at least 2", fit.ranks
-    )
+    _require(_is_integer(fit.ranks) and fit.ranks >= 2, "all_reduce.ranks", "at least 2", fit.ranks)
     _check_number("all_reduce.latency_s", fit.latency_s)
     _check_number("all_reduce.relative_error", fit.relative_error)
     _check_number("all_reduce.bytes_per_s", fit.bytes_per_s)

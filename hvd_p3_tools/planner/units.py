@@ -13,7 +13,9 @@ import pint
 from hvd_p3_tools.planner.errors import PlannerError
 
 # A number, and the unit that follows. Nothing else reaches pint's parser.
-_QUANTITY = re.compile(r"\s*([+-]?[0-9][0-9_]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ][\w/ ]*)\s*")
+_QUANTITY = re.compile(
+    r"\s*([+-]?[0-9][0-9_]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ][\w/ ]*)\s*"
+)
 
 
 # pint's own list takes half a second to load, and has bits without a dimension, so that hertz would

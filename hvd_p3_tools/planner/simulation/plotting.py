@@ -62,15 +62,20 @@ def _panel(axis, name, results):
         axis.plot(*zip(*own, strict=True), marker=_MARKERS[scheme], ms=4, label=_LABELS[scheme])
     bound = sorted(
         {
-            (getattr(result, name) * unit, result.step_s * result.throughput / result.lower_bound_s)
+            (
+                getattr(result, name) * unit,
+                result.throughput / result.ranks * result.step_s / result.lower_bound_s,
+            )
             for result in results
             if result.scheme in ("fifo", "immediate", "p3")
         }
     )
     if bound:
-        per_rank = [(x, throughput / _ranks_at(results, name, x, unit)) for x, throughput in bound]
-        axis.plot(*zip(*per_rank, strict=True), "k--", lw=1, label="bound of all-reduce")
+        axis.plot(*zip(*bound, strict=True), "k--", lw=1, label="bound of all-reduce")
     axis.set_xscale("log", base=2 if name == "ranks" else 10)
+    ticks = sorted({getattr(result, name) * unit for result in results})
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize="small")
+    axis.minorticks_off()
     axis.set_ylim(bottom=0)
     axis.set_ylabel("examples per second and rank")
     if name == "bandwidth":
@@ -81,7 +86,3 @@ def _panel(axis, name, results):
         axis.set_title(units.print_bandwidth(results[0].bandwidth), fontsize="medium")
     axis.grid(alpha=0.3)
     axis.legend(fontsize="small")
-
-
-def _ranks_at(results, name, x, unit):
-    return next(result.ranks for result in results if getattr(result, name) * unit == x)

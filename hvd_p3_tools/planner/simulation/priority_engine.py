@@ -29,9 +29,7 @@ class PriorityEngine:
     def __init__(self, loop, plan, transfer, credit_bytes, priorities, reduced, recorder=None):
         self._loop = loop
         self._plan = plan
-        self._costs = [
-            (transfer.wire_s(each.bytes), transfer.delay_s(each.bytes)) for each in plan
-        ]
+        self._costs = [(transfer.wire_s(each.bytes), transfer.delay_s(each.bytes)) for each in plan]
         self._round_s = transfer.round_s
         self._credit_bytes = credit_bytes
         self._priorities = priorities

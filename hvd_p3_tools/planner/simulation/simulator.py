@@ -25,10 +25,10 @@ SCHEMES = {
 }
 _MODES = {"fifo": Mode.IMMEDIATE, "immediate": Mode.IMMEDIATE, "shadow": Mode.FREE}
 
-# When the slowest rank begins a backward pass, all gradients of the step before are reduced, whatever
-# the scheme. So from the second backward pass on, each step goes like the one before. What lies
-# between the beginnings of the second and the third is measured, and that is all communication of
-# one step.
+# When the slowest rank begins a backward pass, all gradients of the step before are reduced,
+# whatever the scheme. So from the second backward pass on, each step goes like the one before. What
+# lies between the beginnings of the second and the third is measured, and that is all communication
+# of one step.
 _STEPS = 3
 _SYNCS = 2
 
@@ -174,9 +174,7 @@ class _Simulation:
             tensor += count
         mode = _MODES.get(self._scheme, Mode.OVERLAPPED)
         input_s = factor * profile.input_s
-        return RankProcess(
-            self._loop, layers, input_s, mode, _STEPS, self._pushed, self._recorder
-        )
+        return RankProcess(self._loop, layers, input_s, mode, _STEPS, self._pushed, self._recorder)
 
     def _pushed(self, process, tensors):
         on_all = []

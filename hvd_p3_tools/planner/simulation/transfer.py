@@ -61,8 +61,9 @@ class ServerTransfer:
             raise PlannerError(f"servers must be at least 1. Received: {self.servers}")
         if self.server_bandwidth is None and self.servers > self.ranks:
             raise PlannerError(
-                f"servers must be at most the number of ranks ({self.ranks}) on whose machines they "
-                f"are; give --server-bandwidth for servers of their own. Received: {self.servers}"
+                f"servers must be at most the number of ranks ({self.ranks}) on whose machines "
+                f"they are; give --server-bandwidth for servers of their own. "
+                f"Received: {self.servers}"
             )
         if self.server_bandwidth is not None and not self.server_bandwidth > 0:
             raise PlannerError(
