@@ -20,7 +20,7 @@ _BATCHES_OF_INPUT = 10
 _WITHOUT_MEMORY = (keras.layers.Flatten, keras.layers.Reshape, keras.layers.InputLayer)
 
 
-def profile(model, batch, inputs=None, dataset=None, repeats=5):
+def profile(model, batch, inputs=None, dataset=None, repeats=7):
     """Measures how long each layer computes, and how much memory it takes.
 
     Each layer is called alone with what the model calls it with, forward and backward, and the
@@ -34,7 +34,7 @@ def profile(model, batch, inputs=None, dataset=None, repeats=5):
             the model knows the shapes of its inputs.
         dataset: Iterable of batches, or None. A step is taken to wait for as much of the time of
             `next` as exceeds its computation, as with prefetching.
-        repeats: int. The median of so many runs counts.
+        repeats: int. The least of so many times counts.
 
     Returns:
         `hvd_p3_tools.planner.profile.Profile`.
@@ -69,7 +69,7 @@ def profile(model, batch, inputs=None, dataset=None, repeats=5):
         )
         parts = [_time(call, repeats) for call in calls]
         single = tf.nest.map_structure(lambda tensor: tensor[:1], inputs)
-        one_s = timing.median_s(lambda: tf.nest.flatten(model(single, training=True)), repeats)
+        one_s = timing.least_s(lambda: tf.nest.flatten(model(single, training=True)), repeats)
     finally:
         for variable, value in before:  # such as moving averages
             variable.assign(value)
@@ -215,7 +215,7 @@ def _update_s(model, repeats):
         copy.apply(gradients, variables)
         return []
 
-    return timing.median_s(update, repeats)
+    return timing.least_s(update, repeats)
 
 
 def _overhead_s(forward_s, one_s, batch, layers):

@@ -59,8 +59,8 @@ def profile_script(path, arguments, batch=None):
         keras.Model.fit, sys.argv = original, before
     if not found:
         raise PlannerError(
-            f"{path} ended without a call of model.fit; use hvd_p3.planner.profile(model, batch) in "
-            "a program with a training loop of its own"
+            f"{path} ended without a call of model.fit; use hvd_p3.planner.profile(model, batch) "
+            "in a program with a training loop of its own"
         )
     if process.is_initialized() and process.size() > 1:
         return dataclasses.replace(found[0], all_reduce=measure_all_reduce())
