@@ -143,6 +143,7 @@ def make(profile, cluster, device, gpus, optimizer="momentum", speedup=None, eff
     passes_s = profile.forward_s + profile.backward_s
     if not passes_s > 0:
         raise PlannerError(f"the profile {profile.name} takes no time; give its layers times")
+    batches = _batches(profile, device, optimizer, max(gpus))
     scalings = [
         _scaling(profile, dataclasses.replace(cluster, ranks=each), scheme)
         for each in gpus
@@ -162,7 +163,7 @@ def make(profile, cluster, device, gpus, optimizer="momentum", speedup=None, eff
         cluster=cluster,
         device=device,
         optimizer=optimizer,
-        batches=_batches(profile, device, optimizer, max(gpus)),
+        batches=batches,
         scalings=scalings,
         hidings=hidings,
         ranks_for_all_reduce=hiding.ranks_for_all_reduce(
