@@ -9,7 +9,6 @@ from hvd_p3 import planner
 from hvd_p3_tools import command_line
 from hvd_p3_tools.planner.model_tables import Convolution
 
-
 pytestmark = pytest.mark.usefixtures("one_rank")
 
 
