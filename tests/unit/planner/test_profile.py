@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-import models
+import planner_models as models
 import pytest
 
 from hvd_p3_tools.planner import builtin, model_tables, network, profile

@@ -2,7 +2,7 @@
 
 import itertools
 
-import models
+import planner_models as models
 import pytest
 from hypothesis import given, settings
 

@@ -5,7 +5,7 @@ import itertools
 import time
 import unittest.mock
 
-import models
+import planner_models as models
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
