@@ -44,7 +44,8 @@ def passes_s(call, watched, repeats):
             tape.watch([each for each in watched if isinstance(each, tf.Tensor)])
             outputs = floating(call())
         gradients = tape.gradient(outputs, watched, unconnected_gradients="zero")
-        return [each for each in tf.nest.flatten(gradients) if each is not None]
+        # The outputs too: what gradients do not need would be left out of the graph.
+        return [*outputs, *(each for each in tf.nest.flatten(gradients) if each is not None)]
 
     forward_s = least_s(lambda: tf.nest.flatten(call()), repeats)
     if not watched:
