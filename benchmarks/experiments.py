@@ -2,8 +2,9 @@
 
 import dataclasses
 
-from benchmarks import bounds, systems
-from benchmarks.workloads import models
+from benchmarks import systems
+from hvd_p3_tools.planner import bounds
+from hvd_p3_tools.planner import model_tables as models
 
 GIGABIT = 1e9
 # Communication of a replayed model at the reference bandwidth: long enough that the overhead of a

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 from benchmarks import bandwidth as link
-from benchmarks import bounds, experiments
+from benchmarks import experiments
 from benchmarks.cluster.emulated import EmulatedCluster
 from benchmarks.cluster.launch import LaunchError, launch
 from benchmarks.rank_program import MARK
-from benchmarks.workloads import models
+from hvd_p3_tools.planner import bounds
+from hvd_p3_tools.planner import model_tables as models
 
 _ROOT = Path(__file__).resolve().parent.parent
 

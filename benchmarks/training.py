@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import timeline
-from benchmarks.workloads import digits, models, replay
+from benchmarks.workloads import digits, replay
+from hvd_p3_tools.planner import model_tables as models
 
 _LEARNING_RATE = 1e-3
 

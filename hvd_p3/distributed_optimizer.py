@@ -23,6 +23,13 @@ def state_of(optimizer):
     return vars(optimizer)[_STATE]
 
 
+def class_of(optimizer):
+    """The class of an optimizer, or the one that a distributed optimizer had before."""
+    return next(
+        each for each in type(optimizer).__mro__ if not issubclass(each, _DistributedMethods)
+    )
+
+
 def make_distributed(optimizer, reducer, aggregation, local_variables):
     """Changes an optimizer in place, so that it reduces its gradients.
 

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import native
-from benchmarks.workloads import models
+from hvd_p3_tools.planner import model_tables as models
 
 _library = tf.load_op_library(str(native.REPLAY_OPS))
 _functions = ctypes.CDLL(str(native.REPLAY_OPS))
@@ -27,7 +27,7 @@ def last_steps(table, steps):
     """Returns when each layer was computed in the last whole steps.
 
     Args:
-        table: `models.ModelTable` of the model that has run.
+        table: `model_tables.ModelTable` of the model that has run.
         steps: int.
 
     Returns:
@@ -70,7 +70,7 @@ class ReplayLayer(keras.layers.Layer):
     """Reads its variables, passes its input on after a set time, and makes constant gradients.
 
     Args:
-        layer: `models.Layer`.
+        layer: `model_tables.Layer`.
         forward_s: float. Seconds of the forward pass.
         backward_s: float. Seconds of the backward pass.
     """
@@ -117,7 +117,7 @@ def make_model(table):
     A step takes one second until `set_step_time`.
 
     Args:
-        table: `models.ModelTable`.
+        table: `model_tables.ModelTable`.
 
     Returns:
         A built `keras.Model` with one number as input and output.

@@ -15,6 +15,8 @@ SOURCE = (
 )
 EXAMPLE = "a sentence pair of 20 English and 20 Vietnamese words"
 
+INPUTS = 2 * 20  # numbers of words
+
 _ENGLISH, _VIETNAMESE = 17191, 7709  # words in the vocabularies
 _WORDS = 20  # in a sentence, of either language
 _UNITS = 512  # of each layer and of the embeddings
@@ -33,6 +35,13 @@ class _Use:
     def flops(self):
         operations_of_an_element = 2 if len(self.shape) == 2 else 1
         return operations_of_an_element * math.prod(self.shape) * self.times
+
+    @property
+    def outputs(self):
+        """int, the numbers that a sentence pair leaves in memory."""
+        if self.name == "weight" and self.times == 0:
+            return self.shape[1] * _WORDS  # rows of an embedding
+        return self.shape[0] * self.times if len(self.shape) == 2 else 0
 
 
 def _embedding(words):
@@ -76,15 +85,17 @@ _LAYERS = {
 def layers():
     """Describes the layers as `describe_models` writes them.
 
-    Operations without a variable, such as those of the gates, are ignored.
+    Operations without a variable, such as those of the gates, are ignored. Each use of a weight
+    leaves its outputs in memory; the additions of biases leave none of their own.
 
     Returns:
-        List of dict with `name`, `flops` and `variables`.
+        List of dict with `name`, `flops`, `activations` and `variables`.
     """
     return [
         {
             "name": name,
             "flops": sum(use.flops for use in uses),
+            "activations": sum(use.outputs for use in uses),
             "variables": [{"name": use.name, "shape": list(use.shape)} for use in uses],
         }
         for name, uses in _LAYERS.items()

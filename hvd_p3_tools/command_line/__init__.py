@@ -6,10 +6,16 @@ import argparse
 import os
 import sys
 
-from hvd_p3_tools.command_line import doctor, timeline
+from hvd_p3_tools.command_line import doctor, plan, profile, simulate, timeline
 from hvd_p3_tools.command_line.errors import CommandError
 
-_SUBCOMMANDS = {"doctor": doctor, "timeline": timeline}
+_SUBCOMMANDS = {
+    "doctor": doctor,
+    "plan": plan,
+    "profile": profile,
+    "simulate": simulate,
+    "timeline": timeline,
+}
 
 
 def main(arguments=None):

@@ -14,5 +14,5 @@ def needs(package, error):
     """
     return CommandError(
         f"the package {package} cannot be imported ({error}); install it with "
-        "`pip install matplotlib rich`, or hvd_p3 with its extra `tools`"
+        "`pip install matplotlib pint rich scipy`, or hvd_p3 with its extra `tools`"
     )

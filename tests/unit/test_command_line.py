@@ -113,7 +113,7 @@ def test_missing_packages_are_named(timeline_file, capsys, monkeypatch, package)
     code, _, errors = _run(capsys, "timeline", timeline_file)
     assert code == 1
     assert f"the package {package.split('.')[0]} cannot be imported" in errors
-    assert "pip install matplotlib rich" in errors
+    assert "pip install matplotlib pint rich scipy" in errors
     assert len(errors.splitlines()) == 1
 
 

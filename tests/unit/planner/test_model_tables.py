@@ -1,4 +1,4 @@
-"""The tables of layers that the benchmarks replay: their totals, scaling and division of time."""
+"""The tables of layers of well-known models: their totals, scaling and division of time."""
 
 import json
 import math
@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.workloads import describe_models, models
+from benchmarks.workloads import describe_models
+from hvd_p3_tools.planner import model_tables as models
 
-_ROOT = Path(__file__).parents[2]
-_NAMES = ["inception_v3", "resnet50", "sockeye", "vgg19"]
+_ROOT = Path(__file__).parents[3]
+_NAMES = ["alexnet", "bert_large", "inception_v3", "resnet50", "sockeye", "vgg19"]
 
 
 def _variables(table):
@@ -27,14 +28,20 @@ def test_names():
 
 
 def test_unknown_name():
-    with pytest.raises(ValueError, match="name must be one of inception_v3, resnet50") as error:
-        models.load("alexnet")
-    assert "Received: 'alexnet'" in str(error.value)
+    with pytest.raises(ValueError, match="name must be one of alexnet, bert_large") as error:
+        models.load("lenet")
+    assert "Received: 'lenet'" in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("name", "parameters", "giga_flops"),
     [
+        # Layer by layer, weights and biases: 34,944 + 307,456 + 885,120 + 663,936 + 442,624
+        # + 37,752,832 + 16,781,312 + 4,097,000; 0.724 billion multiplications.
+        ("alexnet", 60_965_224, 1.45),
+        # The published model. Dense layers: 24 x 12 x 1024^2 x 2 x 128 = 77.3 billion operations;
+        # products of attention: 24 x 4 x 128^2 x 1024 = 1.6 billion.
+        ("bert_large", 335_141_888, 79.0),
         ("inception_v3", 23_817_352, 11.4),
         ("resnet50", 25_583_592, 7.7),
         ("vgg19", 143_667_240, 39.3),
@@ -73,15 +80,34 @@ def test_heaviest_layers():
     assert heaviest("sockeye").variables == (models.Variable("weight", (17191, 512)),)
 
 
-@pytest.mark.parametrize("name", ["vgg19", "sockeye"])
+@pytest.mark.parametrize("name", ["alexnet", "bert_large", "sockeye", "vgg19"])
 def test_written_table_is_what_describe_models_writes(name, tmp_path):
-    if name == "sockeye":
-        table = describe_models.describe_sockeye()
-    else:
-        table = describe_models.describe_application(name)
-    describe_models.write(table, tmp_path)
+    describe_models.write(describe_models.describe(name), tmp_path)
     file = f"{name}.json"
     assert (models.FOLDER / file).read_text() == (tmp_path / file).read_text()
+
+
+def test_activations_of_vgg19():
+    layers = {layer.name: layer for layer in models.load("vgg19").layers}
+    assert layers["block1_conv1"].activations == 224 * 224 * 64
+    # The convolution, and the pooling after it.
+    assert layers["block1_conv2"].activations == 224 * 224 * 64 + 112 * 112 * 64
+    assert layers["fc1"].activations == 4096
+    assert models.load("vgg19").inputs == 224 * 224 * 3
+
+
+def test_convolutions_multiply_as_often_as_their_operations_say():
+    for name in ("alexnet", "inception_v3", "resnet50", "vgg19"):
+        for layer in models.load(name).layers:
+            if layer.convolution is None:
+                continue
+            height, width, channels = layer.convolution.output
+            kernel = next(each for each in layer.variables if len(each.shape) == 4)
+            assert kernel.shape[:2] == layer.convolution.kernel
+            assert kernel.shape[2] * layer.convolution.groups == layer.convolution.input[2]
+            bias = len(layer.variables) - 1
+            multiplied = 2 * kernel.elements * height * width
+            assert layer.flops == multiplied + bias * height * width * channels
 
 
 @pytest.mark.parametrize("factor", [1, 2, 3.5, 16, 64])
@@ -130,7 +156,7 @@ def test_times_refuse_what_makes_no_sense():
 
 def test_tables_need_no_tensorflow():
     program = (
-        "import sys; from benchmarks.workloads import models; models.load('vgg19'); "
+        "import sys; from hvd_p3_tools.planner import model_tables; model_tables.load('vgg19'); "
         "sys.exit(not {'tensorflow', 'keras', 'numpy'}.isdisjoint(sys.modules))"
     )
     subprocess.run([sys.executable, "-c", program], cwd=_ROOT, check=True)

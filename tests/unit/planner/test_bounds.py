@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import bounds
+from hvd_p3_tools.planner import bounds
 
 
 def test_all_reduce_keeps_each_link_busy_for_twice_its_share():

@@ -1,6 +1,7 @@
 """Tables of the layers of well-known models: sizes of variables and work of the forward pass.
 
-The tables are in `models/*.json`, written by `describe_models`. They need no TensorFlow.
+The tables are in `tables/*.json`, written by `python -m benchmarks.workloads.describe_models` in
+the repository. Reading them needs no TensorFlow.
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ from pathlib import Path
 # A backward pass has about twice the operations of a forward pass: the gradients of the inputs and
 # of the variables.
 FORWARD_SHARE = 1 / 3
-FOLDER = Path(__file__).parent / "models"
+FOLDER = Path(__file__).parent / "tables"
 _BYTES_OF_AN_ELEMENT = 4  # float32
 
 
@@ -39,6 +40,25 @@ class Variable:
 
 
 @dataclasses.dataclass(frozen=True)
+class Convolution:
+    """The geometry of a convolution over images. All sizes are of one example.
+
+    Args:
+        input: tuple of int, (height, width, channels).
+        kernel: tuple of int, (height, width).
+        strides: tuple of int, (height, width).
+        output: tuple of int, (height, width, channels).
+        groups: int. Each reads `1 / groups` of the channels, and makes as many of the outputs.
+    """
+
+    input: tuple
+    kernel: tuple
+    strides: tuple
+    output: tuple
+    groups: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
 class Layer:
     """A layer with trainable variables.
 
@@ -47,11 +67,16 @@ class Layer:
         flops: int. Floating-point operations of the forward pass of one example; a multiplication
             and an addition are two.
         variables: tuple of `Variable`.
+        activations: int. Numbers that one example leaves in memory for the backward pass: the
+            outputs of the layer, and of the layers without variables that follow.
+        convolution: `Convolution`, or None if the layer is none.
     """
 
     name: str
     flops: int
     variables: tuple
+    activations: int = 0
+    convolution: Convolution | None = None
 
     @property
     def bytes(self):
@@ -67,11 +92,15 @@ class ModelTable:
         name: str.
         source: str. Where the table comes from, in one sentence.
         layers: tuple of `Layer`.
+        example: str. What one example is.
+        inputs: int. Numbers of an example.
     """
 
     name: str
     source: str
     layers: tuple
+    example: str = ""
+    inputs: int = 0
 
     @property
     def bytes(self):
@@ -94,7 +123,7 @@ def load(name):
     Example:
 
     ```python
-    table = models.load("vgg19")
+    table = model_tables.load("vgg19")
     heaviest = max(table.layers, key=lambda layer: layer.bytes)  # fc1
     ```
 
@@ -116,10 +145,26 @@ def load(name):
             layer["name"],
             layer["flops"],
             tuple(Variable(each["name"], tuple(each["shape"])) for each in layer["variables"]),
+            layer["activations"],
+            _convolution(layer),
         )
         for layer in description["layers"]
     )
-    return ModelTable(description["name"], description["source"], layers)
+    return ModelTable(
+        description["name"],
+        description["source"],
+        layers,
+        description["example"],
+        description["inputs"],
+    )
+
+
+def _convolution(layer):
+    geometry = layer.get("convolution")
+    if geometry is None:
+        return None
+    sizes = {name: tuple(geometry[name]) for name in ("input", "kernel", "strides", "output")}
+    return Convolution(**sizes, groups=geometry["groups"])
 
 
 def scaled(table, factor):
@@ -130,7 +175,7 @@ def scaled(table, factor):
     Example:
 
     ```python
-    table = models.scaled(models.load("vgg19"), 16)  # 36 MB of gradients instead of 575 MB
+    table = model_tables.scaled(models.load("vgg19"), 16)  # 36 MB of gradients instead of 575 MB
     ```
 
     Args:
@@ -166,7 +211,7 @@ def compute_times(table, forward_s, backward_s):
     Example:
 
     ```python
-    times = models.compute_times(table, forward_s=0.1, backward_s=0.2)
+    times = model_tables.compute_times(table, forward_s=0.1, backward_s=0.2)
     for layer, (forward_s, backward_s) in zip(table.layers, times):
         ...
     ```

@@ -1,0 +1,62 @@
+"""Times TensorFlow functions."""
+
+import time
+
+import tensorflow as tf
+
+
+def least_s(function, repeats):
+    """Times a function, after it was traced and run once.
+
+    Args:
+        function: Function without arguments, of TensorFlow ops.
+        repeats: int.
+
+    Returns:
+        float, seconds: the least, which other work on the machine has disturbed least.
+    """
+    traced = tf.function(function, jit_compile=False)
+    traced()
+    tf.test.experimental.sync_devices()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        traced()
+        tf.test.experimental.sync_devices()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def passes_s(call, watched, repeats):
+    """Times a forward pass, and what the backward pass adds to it.
+
+    Args:
+        call: Function without arguments that returns the outputs.
+        watched: list of tensors and variables, of which gradients are taken.
+        repeats: int.
+
+    Returns:
+        (float, float): seconds of the forward and of the backward pass.
+    """
+
+    def differentiate():
+        with tf.GradientTape() as tape:
+            tape.watch([each for each in watched if isinstance(each, tf.Tensor)])
+            outputs = floating(call())
+        gradients = tape.gradient(outputs, watched, unconnected_gradients="zero")
+        # The outputs too: what gradients do not need would be left out of the graph.
+        return [*outputs, *(each for each in tf.nest.flatten(gradients) if each is not None)]
+
+    forward_s = least_s(lambda: tf.nest.flatten(call()), repeats)
+    if not watched:
+        return forward_s, 0.0
+    return forward_s, max(0.0, least_s(differentiate, repeats) - forward_s)
+
+
+def floating(structure):
+    """Returns the tensors of a structure that gradients go through, as a flat list."""
+    return [
+        each
+        for each in tf.nest.flatten(structure)
+        if isinstance(each, tf.Tensor) and each.dtype.is_floating
+    ]

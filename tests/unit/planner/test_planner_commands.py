@@ -1,0 +1,152 @@
+"""The subcommands plan, profile and simulate, and their errors."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvd_p3_tools import command_line
+from hvd_p3_tools.planner import builtin, profile
+from hvd_p3_tools.timeline import chrome_trace
+
+_ROOT = Path(__file__).parents[3]
+
+
+def _run(capsys, *arguments):
+    code = command_line.main(list(map(str, arguments)))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_simulate_prints_a_table(capsys):
+    code, output, errors = _run(
+        capsys, "simulate", "alexnet", "--ranks", 4, "--bandwidth", "10Gbit"
+    )
+    assert (code, errors) == (0, "")
+    assert "243.9 MB of gradients" in output
+    for scheme in ("fifo", "p3", "server", "shadow"):
+        assert f" {scheme} " in output
+    assert "10 Gbit/s" in output
+
+
+def test_simulate_writes_json_plots_and_timelines(capsys, tmp_path):
+    plot, timeline = tmp_path / "plot.png", tmp_path / "timeline.json"
+    arguments = ["--scheme", "fifo,p3", "--ranks", "2..4", "--bandwidth", "1Gbit/s..2Gbit/s"]
+    arguments += ["--json", "-", "--plot", plot, "--timeline", timeline]
+    code, output, errors = _run(capsys, "simulate", "alexnet", *arguments)
+    assert (code, errors) == (0, "")
+    document = json.loads(output)
+    assert document["model"] == "alexnet"
+    assert [(each["ranks"], each["bandwidth"], each["scheme"]) for each in document["results"]] == [
+        (ranks, bandwidth, scheme)
+        for ranks in (2, 4)
+        for bandwidth in (1.25e8, 2.5e8)
+        for scheme in ("fifo", "p3")
+    ]
+    assert all(each["step_s"] >= each["lower_bound_s"] for each in document["results"])
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    for scheme in ("fifo", "p3"):
+        read = chrome_trace.read(tmp_path / f"timeline.{scheme}.json")
+        assert (read.settings["scheme"], read.settings["ranks"]) == (scheme, 2)
+
+
+def test_simulate_takes_the_network_that_was_measured(capsys, tmp_path):
+    path = tmp_path / "profile.json"
+    measured = profile.AllReduceFit(2, latency_s=1e-3, bytes_per_s=5e8, relative_error=0.1)
+    described = profile.to_dict(builtin.load("alexnet"))
+    made = profile.from_dict({**described, "all_reduce": vars(measured)})
+    profile.write(made, path)
+    code, output, _ = _run(capsys, "simulate", path, "--json", "-", "--scheme", "p3")
+    assert code == 0
+    assert json.loads(output)["results"][0]["bandwidth"] == 5e8
+
+
+def test_plan_answers(capsys):
+    arguments = ["--gpus", "4,8", "--speedup", 1.2, "--efficiency", 0.9]
+    code, output, errors = _run(capsys, "plan", "alexnet", "--memory", "8 GiB", *arguments)
+    assert (code, errors) == (0, "")
+    for words in ("Batch of one GPU", "Convolutions", "R_O", "parameter servers", "What to do"):
+        assert words in output
+    assert "an efficiency of 0.9" in output
+
+
+def test_plan_writes_json_with_its_recommendations_ranked(capsys):
+    code, output, _ = _run(capsys, "plan", "vgg19", "--gpus", "8", "--json", "-")
+    assert code == 0
+    document = json.loads(output)
+    gains = [each["gain"] for each in document["recommendations"]]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] >= 1.02
+    for each in document["scalings"]:
+        # The lemma, from the numbers beside it.
+        ratio, gpus = each["ratio"], each["gpus"]
+        assert each["efficiency"] == pytest.approx((1 + ratio) / (1 + gpus * ratio))
+        assert each["speedup"] == pytest.approx(each["efficiency"] * gpus)
+    for option in document["batches"]:
+        used = sum(option["memory"].values()) + option["workspace_bytes"]
+        assert used <= document["memory_bytes"]
+
+
+def test_plan_with_nothing_to_gain(capsys):
+    # The network costs nothing, and hardly a larger batch than 2000 fits, of 2.8 MB each.
+    arguments = ["--gpus", "2", "--bandwidth", "10Tbit/s", "--latency", "0 s", "--batch", "2000"]
+    code, output, _ = _run(capsys, "plan", "sockeye", *arguments, "--memory", "6.1 GB")
+    assert code == 0
+    assert "Nothing to change" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["simulate", "vgg16"], "there is no model vgg16 (did you mean vgg19?)"),
+        (["simulate", "/nowhere.json"], "cannot read the profile /nowhere.json"),
+        (["simulate", "alexnet", "--bandwidth", "0Gbit/s"], "--bandwidth must be greater than 0"),
+        (["simulate", "alexnet", "--bandwidth", "3ms"], "--bandwidth has a unit that does not fit"),
+        (["simulate", "alexnet", "--ranks", "0"], "--ranks must be numbers from 1"),
+        (["simulate", "alexnet", "--scheme", "lifo"], "--scheme must be of fifo, immediate"),
+        (["simulate", "alexnet", "--batch", "0"], "--batch must be at least 1"),
+        (["simulate", "alexnet", "--slice", "0 B"], "slice_bytes must be at least 1"),
+        (["simulate", "alexnet", "--servers", "9"], "servers must be at most"),
+        (["simulate", "alexnet", "--plot", "/nowhere/a.png"], "a plot needs several"),
+        (["simulate", "alexnet", "--json", "/nowhere/a"], "cannot write /nowhere/a"),
+        (["simulate", "alexnet", "--timeline", "/nowhere/a"], "use --timeline"),
+        (["plan", "bert_large", "--memory", "2 GiB"], "bert_large does not fit 2.147 GB"),
+        (["plan", "alexnet", "--memory", "much"], "--memory must be a number with a unit"),
+        (["plan", "alexnet", "--efficiency", "2"], "an efficiency must be above 0"),
+        (["plan", "alexnet", "--speedup", "nan"], "--speedup must be a finite number"),
+        (["plan", "alexnet", "--throughput", "0 FLOP/s"], "--throughput must be greater than 0"),
+        (["profile", "/nowhere.py"], "there is no program /nowhere.py"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(capsys, arguments, message):
+    code, _, errors = _run(capsys, *arguments)
+    assert code == 1
+    assert errors.startswith(f"hvd-p3 {arguments[0]}: ")
+    assert message in errors
+    assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.parametrize("package", ["pint", "scipy.optimize"])
+def test_missing_packages_are_named(capsys, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    code, _, errors = _run(capsys, "plan", "alexnet")
+    assert code == 1
+    assert f"the package {package.split('.')[0]} cannot be imported" in errors
+
+
+_FAST = """
+import sys
+from hvd_p3_tools.command_line import main
+code = main(sys.argv[1:])
+slow = {"tensorflow", "keras", "horovod", "hvd_p3"} & set(sys.modules)
+sys.exit(f"imported {slow}" if slow else code)
+"""
+
+
+@pytest.mark.parametrize("subcommand", ["plan", "simulate"])
+def test_commands_need_neither_tensorflow_nor_horovod(subcommand):
+    command = [sys.executable, "-c", _FAST, subcommand, "alexnet"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=_ROOT)
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,127 @@
+"""Profiles: sizes, times, and their files."""
+
+import dataclasses
+import json
+
+import planner_models as models
+import pytest
+
+from hvd_p3_tools.planner import builtin, model_tables, network, profile
+from hvd_p3_tools.planner.device import Device
+from hvd_p3_tools.planner.errors import PlannerError
+from hvd_p3_tools.planner.fit import fit_all_reduce
+
+
+@pytest.mark.parametrize("name", builtin.names())
+def test_files_hold_everything(name, tmp_path):
+    made = dataclasses.replace(
+        builtin.load(name), all_reduce=profile.AllReduceFit(2, 1e-4, 1e9, 0.1)
+    )
+    profile.write(made, tmp_path / "profile.json")
+    assert profile.read(tmp_path / "profile.json") == made
+    assert builtin.find(str(tmp_path / "profile.json")) == made
+
+
+@pytest.mark.parametrize("name", builtin.names())
+def test_builtin_profiles(name):
+    device = Device(flops_per_s=1e12, memory_bytes_per_s=1e11, layer_overhead_s=0)
+    made = builtin.load(name, batch=4, device=device)
+    table = model_tables.load(name)
+    flops = sum(layer.flops for layer in table.layers)
+    assert made.bytes == table.bytes
+    assert made.forward_s == pytest.approx(4 * flops / 1e12)
+    assert made.backward_s == pytest.approx(2 * made.forward_s)
+    assert made.update_s == pytest.approx(5 * table.bytes / 1e11)
+
+
+def test_another_batch():
+    # 1 ms of each pass of a layer stays, the rest doubles: 1 + 2 * 2 and 1 + 2 * 6 ms.
+    made = models.profile(
+        (3e-3, 7e-3, 4), batch=8, layer_overhead_s=1e-3, update_s=2e-3, input_s=1e-3
+    ).at_batch(16)
+    assert made.forward_s == pytest.approx(5e-3)
+    assert made.backward_s == pytest.approx(13e-3)
+    assert made.input_s == pytest.approx(2e-3)
+    assert made.update_s == pytest.approx(2e-3)
+    assert made.batch == 16
+
+
+def _changed(path, value):
+    described = json.loads(json.dumps(profile.to_dict(builtin.load("alexnet"))))
+    *parents, last = path
+    place = described
+    for each in parents:
+        place = place[each]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return described
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["hvd_p3_profile"], None, "hvd_p3_profile is missing"),
+        (["hvd_p3_profile"], 99, "in format 99"),
+        (["batch"], 0, "batch must be an integer of at least 1"),
+        (["batch"], True, "batch must be"),
+        (["update_s"], -1, "update_s must be a finite number"),
+        (["layers"], [], "layers must be a list of at least one"),
+        (["layers"], "none", "layers must be a list"),
+        (["layers", 0, "forward_s"], "long", "forward_s of layer 'conv1'"),
+        (["layers", 0, "forward_s"], None, r"layers\[0\] lacks 'forward_s'"),
+        (["layers", 0, "speed"], 1, r"layers\[0\] has an unknown entry 'speed'"),
+        (["layers", 1, "name"], "conv1", "unique"),
+        (["layers", 0, "gradients", 0, "bytes"], 1.5, "bytes of conv1/kernel"),
+        (["layers", 0, "convolution", "kernel"], [3], "a list of 2 positive integers"),
+        (["all_reduce"], {"ranks": 1}, "all_reduce lacks 'latency_s'"),
+    ],
+)
+def test_damaged_files_are_one_line(tmp_path, path, value, message):
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(_changed(path, value)))
+    with pytest.raises(PlannerError, match=message) as error:
+        profile.read(file)
+    assert str(file) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", [None, "no json", "[]", "\udc80"])
+def test_files_that_are_no_profile(tmp_path, content):
+    file = tmp_path / "profile.json"
+    if content is not None:
+        file.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(PlannerError, match=str(file)):
+        profile.read(file)
+
+
+def test_unknown_models_get_a_suggestion():
+    with pytest.raises(PlannerError, match=r"there is no model vgg16 \(did you mean vgg19\?\)"):
+        builtin.find("vgg16")
+    with pytest.raises(PlannerError, match="there is no model unheard; the models are alexnet"):
+        builtin.find("unheard")
+
+
+def test_fit_finds_what_the_times_were_made_of():
+    sizes = [4**power for power in range(6, 13)]
+    # On 4 ranks each link carries 1.5 times the bytes.
+    seconds = [2e-4 + 1.5 * size / 1.25e9 for size in sizes]
+    fit = fit_all_reduce(4, sizes, seconds)
+    assert fit.latency_s == pytest.approx(2e-4)
+    assert fit.bytes_per_s == pytest.approx(1.25e9)
+    assert fit.relative_error < 1e-9
+    # 4 messages one after another take the 0.2 ms.
+    made = network.from_fit(fit)
+    assert made.latency_s == pytest.approx(5e-5)
+    total = network.all_reduce_wire_s(made, 4, 1e6) + network.all_reduce_latency_s(made, 4)
+    assert total == pytest.approx(2e-4 + 1.5e6 / 1.25e9)
+
+
+def test_fit_says_how_far_off_it_is():
+    fit = fit_all_reduce(2, [1000, 1000, 100000, 100000], [0.9e-3, 1.1e-3, 9e-3, 11e-3])
+    assert fit.relative_error == pytest.approx(0.1, rel=0.2)
+    with pytest.raises(PlannerError, match="did not take longer"):
+        fit_all_reduce(2, [1000, 100000], [1e-3, 1e-4])
+    with pytest.raises(PlannerError, match="at least 2 ranks"):
+        fit_all_reduce(1, [1000, 100000], [1e-3, 1e-4])
