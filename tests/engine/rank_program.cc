@@ -90,6 +90,8 @@ const char* CodeName(StatusCode code) {
       return "mismatch";
     case StatusCode::kTransport:
       return "transport";
+    case StatusCode::kTimedOut:
+      return "timed_out";
     case StatusCode::kStalled:
       return "stalled";
     case StatusCode::kOutOfMemory:
