@@ -10,6 +10,7 @@ import threading
 
 import horovod.tensorflow as horovod
 import tensorflow as tf
+from tensorflow.python.eager import record
 
 from hvd_p3 import _build_info, _engine, process, xla
 
@@ -194,13 +195,21 @@ def all_reduce_slot(slot, tensor, tensor_handle):
 def note_arrival(slots, after):
     """Notes when the tensors `after` exist: from then on the program waits for these slots.
 
-    Call in a function that is being traced; the op is kept although nothing depends on it.
+    Call in a function that is being traced; the op is kept although nothing depends on it. It takes
+    the tensors as inputs where it can: TensorFlow fuses no op that another waits for without using
+    its result.
+
+    Args:
+        slots: List of `Slot`.
+        after: List of tensors or operations of the graph.
     """
     graph = tf.compat.v1.get_default_graph()
+    inputs = [each for each in after if tf.is_tensor(each) and each.dtype.is_floating]
+    others = [each for each in after if not any(each is tensor for tensor in inputs)]
     for device in {slot.device: None for slot in slots}:
         names = [slot.name for slot in slots if slot.device == device]
-        with tf.control_dependencies(after), tf.device(device):
-            graph.control_outputs.append(_library.hvd_p3_arrival(slot_names=names))
+        with tf.control_dependencies(others), tf.device(device), record.stop_recording():
+            graph.control_outputs.append(_library.hvd_p3_arrival(inputs, slot_names=names))
 
 
 # What all_reduce has declared, for its gradient: tensor handle to spec.

@@ -9,6 +9,8 @@ import tempfile
 
 _REMOTE_SHELL = pathlib.Path(__file__).parent / "remote_shell.sh"
 _END_AFTER_S = 5.0
+# How long a program may go on after the end of its output.
+_LAST_S = 60.0
 
 
 class LaunchError(RuntimeError):
@@ -21,7 +23,7 @@ def launch(cluster, command, environment=None):
 
     The options are those with which `horovodrun --mpi` starts Open MPI, so that all systems run as
     their users run them, and `mpi_yield_when_idle`, since all hosts share one machine. Leaving the
-    block ends the program if it still runs.
+    block before the last line ends the program.
 
     Args:
         cluster: `EmulatedCluster`.
@@ -32,7 +34,7 @@ def launch(cluster, command, environment=None):
         An iterator of str, without line ends; it ends with the program.
 
     Raises:
-        LaunchError: If the program fails.
+        LaunchError: If the program fails, or does not end after its last line.
 
     Example:
 
@@ -65,16 +67,24 @@ def launch(cluster, command, environment=None):
                 text=True,
                 start_new_session=True,
             )
-        completed = False
+        has_ended = False
+
+        def lines():
+            nonlocal has_ended
+            for line in process.stdout:
+                yield line.rstrip("\n")
+            has_ended = True
+
         try:
-            yield (line.rstrip("\n") for line in process.stdout)
-            completed = True
+            yield lines()
         finally:
-            if not completed:
-                _end(process)
+            if has_ended:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_LAST_S)
+            _end(process)
             process.stdout.close()
             code = process.wait()
-        if code != 0:
+        if has_ended and code != 0:
             raise LaunchError(
                 f"`{' '.join(command)}` failed with exit code {code} on {len(cluster.hosts)} "
                 f"hosts:\n{errors.read_text()[-4000:]}"

@@ -147,7 +147,9 @@ void Engine::Submit(TensorHandle handle, Submission submission) {
                        "before hvd_p3 was shut down and initialised again: compile the model and "
                        "trace functions anew after hvd_p3.init()");
     } else {
-      inbox_.emplace_back(tensors_by_handle_[static_cast<size_t>(index)], std::move(submission));
+      Tensor* tensor = tensors_by_handle_[static_cast<size_t>(index)];
+      statistics_->Hold(2 * tensor->group->spec(*tensor).bytes());
+      inbox_.emplace_back(tensor, std::move(submission));
     }
   }
   if (refusal.ok()) {
@@ -296,30 +298,32 @@ bool Engine::AdmitSubmissions() {
 
 void Engine::Admit(Tensor* tensor, Submission submission) {
   const TensorSpec& spec = tensor->group->spec(*tensor);
-  if (!tensor->group->failure.ok()) return submission.done(tensor->group->failure);
+  if (!tensor->group->failure.ok()) {
+    return End(*tensor, std::move(submission), tensor->group->failure);
+  }
   if (tensor->state != Tensor::State::kIdle && tensor->enqueued && !tensor->next) {
     tensor->next = std::move(submission);
     ++to_be_admitted_;
     return;
   }
   if (tensor->state != Tensor::State::kIdle) {
-    return submission.done(Status(StatusCode::kInvalidArgument,
-                                  "tensor '" + spec.name +
-                                      "' was submitted again before its previous all-reduce "
-                                      "completed; wait for the result first, or use another name"));
+    return End(*tensor, std::move(submission),
+               Status(StatusCode::kInvalidArgument,
+                      "tensor '" + spec.name +
+                          "' was submitted again before its previous all-reduce completed; wait "
+                          "for the result first, or use another name"));
   }
   if (!submission.device.is_host() && !transport_->takes_device_memory()) {
-    return submission.done(
-        Status(StatusCode::kInvalidArgument,
-               "tensor '" + spec.name +
-                   "' is in device memory, but hvd_p3 was built without CUDA and NCCL; build it "
-                   "with HVD_P3_WITH_CUDA=1"));
+    return End(*tensor, std::move(submission),
+               Status(StatusCode::kInvalidArgument,
+                      "tensor '" + spec.name +
+                          "' is in device memory, but hvd_p3 was built without CUDA and NCCL; "
+                          "build it with HVD_P3_WITH_CUDA=1"));
   }
   tensor->submission = std::move(submission);
   tensor->submitted_ns = NowNanoseconds();
   tensor->warned = false;
   tensor->enqueued = false;
-  statistics_->Hold(2 * spec.bytes());
   tensor->unfinished_index = unfinished_.size();
   unfinished_.push_back(tensor);
   Record(TraceKind::kSubmitted, *tensor, 0, spec.bytes());
@@ -622,14 +626,18 @@ void Engine::Complete(Tensor* tensor, const Status& status) {
   if (!awaiting_.empty()) {
     awaiting_.erase(std::remove(awaiting_.begin(), awaiting_.end(), tensor), awaiting_.end());
   }
-  statistics_->Hold(-2 * spec.bytes());
   Record(TraceKind::kCompleted, *tensor, 0, spec.bytes());
-  submission.done(status);
+  End(*tensor, std::move(submission), status);
   if (!tensor->next) return;
   submission = std::move(*tensor->next);
   tensor->next.reset();
   --to_be_admitted_;
   Admit(tensor, std::move(submission));
+}
+
+void Engine::End(const Tensor& tensor, Submission submission, const Status& status) {
+  statistics_->Hold(-2 * tensor.group->spec(tensor).bytes());
+  submission.done(status);
 }
 
 void Engine::Fail(Status status) {
@@ -650,9 +658,9 @@ void Engine::FailEverything(const Status& status) {
     late.swap(inbox_);
     thread_ended_.notify_all();
   }
-  for (auto& entry : admitting_) entry.second.done(status);
+  for (auto& [tensor, submission] : admitting_) End(*tensor, std::move(submission), status);
   admitting_.clear();
-  for (auto& entry : late) entry.second.done(status);
+  for (auto& [tensor, submission] : late) End(*tensor, std::move(submission), status);
   if (buffers_stay_in_use_) LeakWhatIsInUse();
 }
 

@@ -139,6 +139,8 @@ class Engine {
   void StartSlice(const ScheduledSlice& scheduled);
   void FinishSlice(const ScheduledSlice& scheduled);
   void Complete(Tensor* tensor, const Status& status);
+  // Gives back what `Submit` has taken.
+  void End(const Tensor& tensor, Submission submission, const Status& status);
   void Fail(Status status);
   void FailEverything(const Status& status);
   void LeakWhatIsInUse();

@@ -70,9 +70,11 @@ REGISTER_OP("HvdP3AllReduce")
 
 // Not stateful, so that automatic control dependencies do not order arrivals among each other.
 REGISTER_OP("HvdP3Arrival")
+    .Attr("T: list(type) >= 0")
     .Attr("slot_names: list(string)")
+    .Input("after: T")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("Notes that the forward pass has come to where it needs these tensors.");
+    .Doc("Notes, once there is `after`, that the program has come to where it needs these tensors.");
 
 }  // namespace
 }  // namespace hvd_p3

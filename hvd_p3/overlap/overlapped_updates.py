@@ -5,6 +5,7 @@ import functools
 from hvd_p3 import xla
 from hvd_p3.local_aggregation import in_this_branch, run_if
 from hvd_p3.overlap import eligibility, guarded_function, guarded_variable
+from hvd_p3.overlap.arrival_points import ArrivalPoints
 from hvd_p3.overlap.pending_update import PendingUpdate
 from hvd_p3.sparse_gradients import values_of
 from hvd_p3.variables import native_variable
@@ -29,11 +30,12 @@ class OverlappedUpdates:
         self._wire_formats = wire_formats
         self._pending = []
         pending_update_of = []
+        arrivals = ArrivalPoints()
         states, _ = eligibility.state_of_each_variable(optimizer)
         for index, (variable, state) in enumerate(zip(self._variables, states, strict=True)):
             native = native_variable(variable)
             pending = PendingUpdate(
-                index, native, reducer.slots[index], late_updates, wire_formats[index]
+                index, native, reducer.slots[index], late_updates, wire_formats[index], arrivals
             )
             pending_update_of.append((native, pending))
             pending_update_of += [(native_variable(each), pending) for each in state]

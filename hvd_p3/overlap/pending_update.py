@@ -39,14 +39,16 @@ class PendingUpdate:
         slot: `ops.Slot` of the variable.
         late_updates: `LateUpdates` of the optimizer.
         wire_format: `compression.WireFormat` of the variable's gradient.
+        arrivals: `ArrivalPoints` of the optimizer.
     """
 
-    def __init__(self, index, variable, slot, late_updates, wire_format):
+    def __init__(self, index, variable, slot, late_updates, wire_format, arrivals):
         self._index = index
         self._variable = variable
         self._slot = slot
         self._late_updates = late_updates
         self._wire_format = wire_format
+        self._arrivals = arrivals
         # graph -> number of ops that took the slot when the last guard was made
         self._slot_users_at_guard = weakref.WeakKeyDictionary()
         self._used_unguarded = False
@@ -71,9 +73,7 @@ class PendingUpdate:
             return
         self._note_unguarded_use(graph)
         if not isinstance(graph, ControlFlowFuncGraph):
-            # The last op made so far is what the forward pass computed before this variable.
-            made = graph.get_operations()
-            ops.note_arrival([self._slot], after=made[-1:])
+            ops.note_arrival([self._slot], after=self._arrivals.before(self._variable, graph))
         with record.stop_recording():
             tf.cond(ops.is_pending(self._slot), self._apply, lambda: None)
         self._slot_users_at_guard[graph] = len(_users(graph, self._slot.handle))

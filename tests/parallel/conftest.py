@@ -1,9 +1,10 @@
-"""Turns the checks of `checks_*.py` modules into tests: one start of the ranks for each module."""
+"""Turns the checks of `checks_*.py` modules into tests; one start of the ranks serves many."""
 
 import ast
 import json
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,48 +14,98 @@ sys.path.insert(0, str(_FOLDER))
 import launch  # noqa: E402
 
 _SKIPPED = "skipped: "  # as in run_checks.py
-_PATIENCE_S = 900  # for all checks of a module, on a slow machine
+_PATIENCE_S = 1800  # for all checks of one start, on a slow machine
+_OWN_START = {"SETTINGS", "before_init"}  # what modules define that need ranks of their own
 _results = {}
 
 
-def check_names(module, prefix="check_"):
-    """The names of the checks in a module, in order, without importing it."""
+class Check(NamedTuple):
+    """A function of a module that ranks call, and how these ranks are started.
+
+    Args:
+        module: str. Path of the module in this folder, without `.py`.
+        name: str.
+        ranks: int.
+        controller: str. "--mpi" or "--gloo".
+        starts_alone: bool. Whether ranks are started for its module only.
+    """
+
+    module: str
+    name: str
+    ranks: int
+    controller: str
+    starts_alone: bool
+
+    @property
+    def argument(self):
+        """The check as run_checks.py takes it."""
+        return f"{_FOLDER / self.module}.py::{self.name}"
+
+    def shares_start_with(self, other):
+        """Whether both can run in the same start of ranks."""
+        if self.module == other.module:
+            return self[2:] == other[2:]
+        folder, other_folder = Path(self.module).parent, Path(other.module).parent
+        together = not (self.starts_alone or other.starts_alone)
+        return together and folder == other_folder and self[2:] == other[2:]
+
+
+def checks_of(module, ranks, prefix="check_", controller="--mpi"):
+    """Returns the `Check`s of a module, in order, without importing it."""
     names = []
     for node in ast.parse((_FOLDER / f"{module}.py").read_text()).body:
         if isinstance(node, ast.FunctionDef):
             names.append(node.name)
         elif isinstance(node, ast.ImportFrom):
             names += [alias.name for alias in node.names]
-    return [name for name in names if name.startswith(prefix)]
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    alone = not _OWN_START.isdisjoint(names)
+    return [
+        Check(module, name, ranks, controller, alone) for name in names if name.startswith(prefix)
+    ]
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if _check_of(item):
+            item.add_marker(pytest.mark.timeout(_PATIENCE_S + 60))
+
+
+def _check_of(item):
+    """The `Check` that a test is for, or None."""
+    check = getattr(item, "callspec", None) and item.callspec.params.get("check")
+    return check if isinstance(check, Check) else None
 
 
 @pytest.fixture
-def assert_check(tmp_path_factory):
-    """A function of (module, ranks, check) that fails the test if the check failed on any rank.
+def assert_check(request, tmp_path_factory):
+    """A function of a `Check` that fails the test if the check failed on any rank.
 
-    Starts the ranks with Gloo instead of MPI if `controller` is "--gloo".
+    The first call starts ranks for all checks of this run of pytest that can share them.
     """
 
-    def assert_one(module, ranks, check, controller="--mpi"):
-        key = (module, ranks)
-        if key not in _results:
-            folder = tmp_path_factory.mktemp(f"{Path(module).name}.{ranks}")
-            arguments = [_FOLDER / f"{module}.py", folder]
+    def assert_one(check):
+        if check not in _results:
+            selected = [_check_of(item) for item in request.session.items]
+            together = [each for each in selected if each and each.shares_start_with(check)]
+            folder = tmp_path_factory.mktemp(f"{Path(check.module).name}.{check.ranks}")
             code, output = launch.run(
-                ranks,
+                check.ranks,
                 _FOLDER / "run_checks.py",
-                arguments,
+                [folder, *(each.argument for each in together)],
                 timeout=_PATIENCE_S,
-                controller=controller,
+                controller=check.controller,
             )
             by_rank = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-            _results[key] = (code, output, by_rank)
-        code, output, by_rank = _results[key]
-        missing = [rank for rank in map(str, range(ranks)) if check not in by_rank.get(rank, {})]
+            _results.update(dict.fromkeys(together, (code, output, by_rank)))
+        code, output, by_rank = _results[check]
+        key = check.argument
+        missing = [rank for rank in map(str, range(check.ranks)) if key not in by_rank.get(rank, {})]
         for rank, results in sorted(by_rank.items()):
-            if results.get(check, "").startswith(_SKIPPED):
-                pytest.skip(results[check].removeprefix(_SKIPPED))
-            assert not results.get(check), f"on rank {rank}:\n{results[check]}"
+            if results.get(key, "").startswith(_SKIPPED):
+                pytest.skip(results[key].removeprefix(_SKIPPED))
+            assert not results.get(key), f"on rank {rank}:\n{results[key]}"
         assert not missing, f"did not run on ranks {missing}, exit code {code}; output:\n{output}"
         assert code == 0 or any(any(each.values()) for each in by_rank.values()), output
 

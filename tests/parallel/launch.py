@@ -21,6 +21,9 @@ def without_marks(output):
 class Job:
     """A running job: `horovodrun -np ranks python program arguments`.
 
+    Programs flush what they print: lines of different ranks then stay apart, which they do not
+    with `python -u`, where a line and its end are written one after the other.
+
     Args:
         ranks: int.
         program: Path of a Python file.
@@ -32,7 +35,7 @@ class Job:
     def __init__(self, ranks, program, arguments=(), environment=None, controller="--mpi"):
         horovodrun = Path(sys.executable).with_name("horovodrun")
         command = [str(horovodrun), "-np", str(ranks), controller]
-        command += [sys.executable, "-u", str(program), *map(str, arguments)]
+        command += [sys.executable, str(program), *map(str, arguments)]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from conftest import check_names
+from conftest import checks_of
 
 _FOLDER = Path(__file__).parent / "exactness"
 
@@ -42,24 +42,24 @@ def _tables():
 def _cases():
     immediate = _tables()["IMMEDIATE"]
     for module, (prefix, ranks) in _MODULES.items():
-        for check in check_names(f"exactness/{module}", prefix):
-            mode = ["immediate"] if check in immediate else []
+        for check in checks_of(f"exactness/{module}", ranks, prefix):
+            mode = ["immediate"] if check.name in immediate else []
             kind = module.removeprefix("rows_").removeprefix("checks_")
-            name = "-".join([kind, str(ranks), check.removeprefix(prefix), *mode])
-            yield pytest.param(f"exactness/{module}", ranks, check, id=name)
+            name = "-".join([kind, str(ranks), check.name.removeprefix(prefix), *mode])
+            yield pytest.param(check, id=name)
 
 
 @pytest.mark.parallel
-@pytest.mark.parametrize(("module", "ranks", "check"), list(_cases()))
-def test_exactness(assert_check, module, ranks, check):
-    assert_check(module, ranks, check)
+@pytest.mark.parametrize("check", list(_cases()))
+def test_exactness(assert_check, check):
+    assert_check(check)
 
 
 @pytest.mark.parametrize("name", _TABLES)
 def test_exactness_tables_name_rows_that_exist(name):
     rows = {
-        row
-        for module, (prefix, _) in _MODULES.items()
-        for row in check_names(f"exactness/{module}", prefix)
+        check.name
+        for module, (prefix, ranks) in _MODULES.items()
+        for check in checks_of(f"exactness/{module}", ranks, prefix)
     }
     assert _tables()[name] <= rows
