@@ -4,6 +4,7 @@ python -m benchmarks            # the short comparison, about five minutes
 python -m benchmarks --full     # everything, about 50 minutes
 python -m benchmarks tune       # the search for Horovod's best settings
 python -m benchmarks shadow     # ShadowSync beside training without synchronisation, four minutes
+python -m benchmarks validate   # the planner's simulation beside real steps, ten minutes
 """
 
 import argparse
@@ -20,7 +21,7 @@ import rich.console
 import rich.progress
 import rich.table
 
-from benchmarks import experiments, native, runner, shadow, tuning
+from benchmarks import experiments, native, runner, shadow, tuning, validation
 from benchmarks.cluster.emulated import ClusterError, check_requirements
 from benchmarks.cluster.launch import LaunchError
 
@@ -28,7 +29,10 @@ from benchmarks.cluster.launch import LaunchError
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "command", nargs="?", choices=["compare", "tune", "shadow"], default="compare"
+        "command",
+        nargs="?",
+        choices=["compare", "tune", "shadow", "validate"],
+        default="compare",
     )
     parser.add_argument("--full", action="store_true", help="all experiments")
     parser.add_argument("--hosts", type=int, default=4, help="emulated hosts (default: 4)")
@@ -194,6 +198,9 @@ def main(arguments=None):
             tuning.search(parsed, console)
         elif parsed.command == "shadow":
             shadow.measure(parsed, console)
+        elif parsed.command == "validate":
+            native.build()
+            validation.validate(parsed, console)
         else:
             compare(parsed, console)
     except (ClusterError, LaunchError, native.BuildError) as error:

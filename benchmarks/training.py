@@ -1,7 +1,9 @@
 """Trains models with one system on this rank, and times the steps."""
 
+import dataclasses
 import os
 import resource
+import statistics
 import time
 import types
 
@@ -12,9 +14,12 @@ import tensorflow as tf
 
 from benchmarks import timeline
 from benchmarks.workloads import digits, replay
+from hvd_p3_tools.planner import fit
 from hvd_p3_tools.planner import model_tables as models
 
 _LEARNING_RATE = 1e-3
+_ALL_REDUCE_SIZES = tuple(4**power for power in range(6, 13))  # bytes, 4 KiB to 16 MiB
+_ALL_REDUCE_REPEATS = 7
 
 
 class StepTimer(keras.callbacks.Callback):
@@ -184,6 +189,26 @@ def measure_tensors(system, measurement):
     }
 
 
+def measure_all_reduce(system):
+    """Reduces one tensor after another of several sizes; yields the `AllReduceFit` as a dict."""
+    if system["family"] == "hvd_p3":
+        import hvd_p3.planner
+
+        yield {"fit": dataclasses.asdict(hvd_p3.planner.measure_all_reduce())}
+        return
+    seconds = []
+    for size in _ALL_REDUCE_SIZES:
+        tensor = tf.zeros([size // 4])
+        times = []
+        for _ in range(1 + _ALL_REDUCE_REPEATS):
+            start = time.perf_counter()
+            horovod.allreduce(tensor, name=f"all-reduce of {size}").numpy()
+            times.append(time.perf_counter() - start)
+        seconds.append(statistics.median(times[1:]))
+    fitted = fit.fit_all_reduce(horovod.size(), _ALL_REDUCE_SIZES, seconds)
+    yield {"fit": dataclasses.asdict(fitted)}
+
+
 def mean_over_ranks(value):
     if horovod.size() == 1:
         return value
@@ -195,5 +220,7 @@ def measure(system, measurement):
     keras.backend.clear_session()
     if measurement["model"].startswith("tensors-"):
         yield from measure_tensors(system, measurement)
+    elif measurement["model"] == "all-reduce":
+        yield from measure_all_reduce(system)
     else:
         yield from measure_training(system, measurement)

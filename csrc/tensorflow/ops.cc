@@ -74,7 +74,8 @@ REGISTER_OP("HvdP3Arrival")
     .Attr("slot_names: list(string)")
     .Input("after: T")
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("Notes, once there is `after`, that the program has come to where it needs these tensors.");
+    .Doc(
+        "Notes, once there is `after`, that the program has come to where it needs these tensors.");
 
 }  // namespace
 }  // namespace hvd_p3

@@ -101,7 +101,9 @@ def assert_check(request, tmp_path_factory):
             _results.update(dict.fromkeys(together, (code, output, by_rank)))
         code, output, by_rank = _results[check]
         key = check.argument
-        missing = [rank for rank in map(str, range(check.ranks)) if key not in by_rank.get(rank, {})]
+        missing = [
+            rank for rank in map(str, range(check.ranks)) if key not in by_rank.get(rank, {})
+        ]
         for rank, results in sorted(by_rank.items()):
             if results.get(key, "").startswith(_SKIPPED):
                 pytest.skip(results[key].removeprefix(_SKIPPED))

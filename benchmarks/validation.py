@@ -1,0 +1,127 @@
+"""Compares the planner's simulation with real steps on emulated clusters.
+
+The simulation knows of a cluster what a user of the planner can measure on it: the all-reduces of
+the system, alone, of several sizes. It knows of the model its sizes and times.
+"""
+
+import json
+import statistics
+
+import rich.table
+
+from benchmarks import bandwidth, experiments, runner, systems
+from benchmarks.cluster.emulated import EmulatedCluster
+from hvd_p3_tools.planner import model_tables, network, profile
+from hvd_p3_tools.planner.simulation.cluster import Cluster
+from hvd_p3_tools.planner.simulation.simulator import simulate
+
+MODELS = ("vgg19", "resnet50")
+HOSTS = (2, 4)
+BANDWIDTHS = tuple(factor * experiments.GIGABIT for factor in (0.25, 0.5, 1.0))
+SCHEMES = ((systems.HOROVOD, "fifo"), (systems.IMMEDIATE, "immediate"), (systems.OVERLAPPED, "p3"))
+# First in each launch: measures all-reduces instead of a model.
+CALIBRATION = {"model": "all-reduce"}
+
+
+def validate(arguments, console):
+    """Measures, simulates, prints a table and writes validation-results.json.
+
+    Args:
+        arguments: As parsed by `__main__`: steps, warmup, models, output.
+        console: `rich.console.Console`.
+    """
+    models = tuple(arguments.models or MODELS)
+    repetitions = runner.Repetitions(arguments.warmup, arguments.steps)
+    results = []
+    for hosts in HOSTS:
+        for bits_per_s in BANDWIDTHS:
+            planned = experiments.Experiment(
+                "validation", models, (1.0,), (), hosts, bits_per_s, experiments.GIGABIT
+            )
+            with EmulatedCluster(hosts, bits_per_s) as cluster:
+                measurements = runner.measurements_of(
+                    planned, bandwidth.measure(cluster), repetitions
+                )
+                for system, scheme in SCHEMES:
+                    console.print(
+                        f"{system.name} on {hosts} hosts, {bits_per_s / experiments.GIGABIT:g} "
+                        "Gbit/s"
+                    )
+                    found = _compare(cluster, system, scheme, measurements)
+                    results += found
+                    for each in found:
+                        console.print(f"  {each['model']}: {each['error']:+.1%}")
+    console.print(table_of(results))
+    errors = [abs(each["error"]) for each in results]
+    console.print(f"error: median {statistics.median(errors):.1%}, largest {max(errors):.1%}")
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    path = arguments.output / "validation-results.json"
+    path.write_text(json.dumps({"results": results}, indent=1) + "\n")
+    console.print(f"written: {path}")
+
+
+def _compare(cluster, system, scheme, measurements):
+    """Returns a dict for each model that a system trained on a cluster."""
+    calibrated, *trained = runner.launch_system(cluster, system, [CALIBRATION, *measurements])
+    fit = profile.AllReduceFit(**calibrated["fit"])
+    hosts = Cluster(len(cluster.hosts), network.from_fit(fit))
+    results = []
+    for measurement, reported in zip(measurements, trained, strict=True):
+        simulated = simulate(profile_of(measurement, reported["compute_s"]), hosts, scheme)
+        step_s = statistics.median(reported["step_s"])
+        results.append(
+            {
+                "model": measurement["model"],
+                "hosts": len(cluster.hosts),
+                "bandwidth": cluster.bandwidth,
+                "system": system.name,
+                "fit": calibrated["fit"],
+                "step_s": step_s,
+                "step_s_min": min(reported["step_s"]),
+                "step_s_max": max(reported["step_s"]),
+                "simulated_s": simulated.step_s,
+                "error": simulated.step_s / step_s - 1,
+            }
+        )
+    return results
+
+
+def profile_of(measurement, compute_s):
+    """Returns the `profile.Profile` of the model that a measurement replays.
+
+    Args:
+        measurement: dict, as `runner.measurements_of` makes it.
+        compute_s: float. Seconds of forward and backward pass together.
+    """
+    name, scale = measurement["model"], measurement["scale"]
+    table = model_tables.scaled(model_tables.load(name), scale)
+    share = model_tables.FORWARD_SHARE
+    times = model_tables.compute_times(table, share * compute_s, (1 - share) * compute_s)
+    layers = tuple(
+        profile.Layer(
+            layer.name,
+            forward_s,
+            backward_s,
+            tuple(profile.Gradient(each.name, each.bytes) for each in layer.variables),
+        )
+        for layer, (forward_s, backward_s) in zip(table.layers, times, strict=True)
+    )
+    return profile.Profile(name, table.source, 1, layers)
+
+
+def table_of(results):
+    """Returns a `rich.table.Table` of the results."""
+    table = rich.table.Table()
+    for column in ("model", "system", "hosts", "Gbit/s", "measured s", "simulated s", "error"):
+        table.add_column(column, justify="left" if column in ("model", "system") else "right")
+    for each in results:
+        table.add_row(
+            each["model"],
+            each["system"],
+            str(each["hosts"]),
+            f"{each['bandwidth'] / experiments.GIGABIT:g}",
+            f"{each['step_s']:.3f} ({each['step_s_min']:.3f} to {each['step_s_max']:.3f})",
+            f"{each['simulated_s']:.3f}",
+            f"{each['error']:+.1%}",
+        )
+    return table
