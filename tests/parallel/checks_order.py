@@ -10,21 +10,25 @@ from hvd_p3 import _engine
 SETTINGS = {"trace": True, "slice_bytes": 64 * 1024, "credit_bytes": 128 * 1024}
 
 _LAYERS = 10
-# The last layer is large, so that the others become ready while it is on the wire.
-_BYTES = [256 * 1024] * (_LAYERS - 1) + [8 * 1024 * 1024]
+_LAYER_BYTES = 256 * 1024
+_LAST_LAYER_BYTES = 8 * 1024 * 1024
+_MOST_TIMES_LARGER = 32
 _PATIENCE_S = 60.0
 
 
-def _reduce_ten_layers(group, step):
+def _bytes_of(times_larger=1):
+    """The last layer is large, so that the others become ready while it is on the wire."""
+    return [_LAYER_BYTES] * (_LAYERS - 1) + [times_larger * _LAST_LAYER_BYTES]
+
+
+def _reduce_ten_layers(group, step, sizes):
     """Backpropagation makes the last layer ready first; each rank has delays of its own."""
     specs = [
-        (f"layer {layer}", "float32", [_BYTES[layer] // 4], layer, "sum", 1.0, 1.0)
+        (f"layer {layer}", "float32", [sizes[layer] // 4], layer, "sum", 1.0, 1.0)
         for layer in range(_LAYERS)
     ]
     handles = _engine.declare_group(group, specs)
-    inputs = [
-        np.full(_BYTES[layer] // 4, layer + hvd.rank(), "float32") for layer in range(_LAYERS)
-    ]
+    inputs = [np.full(sizes[layer] // 4, layer + hvd.rank(), "float32") for layer in range(_LAYERS)]
     outputs = [np.zeros_like(each) for each in inputs]
     delays = np.random.default_rng(100 * step + hvd.rank()).uniform(0, 0.0005, _LAYERS)
     tickets = {}
@@ -37,58 +41,77 @@ def _reduce_ten_layers(group, step):
         assert np.all(outputs[layer] == hvd.size() * layer + ranks), f"layer {layer}"
 
 
+def _until_put_to_the_test(check):
+    """Calls a check with larger and larger last layers, for fast machines.
+
+    Args:
+        check: Function of the sizes of the layers, that returns whether it has seen on this rank
+            what it is about.
+    """
+    times_larger = 1
+    while not all(hvd.allgather_object(check(_bytes_of(times_larger)))):
+        times_larger *= 2
+        assert times_larger <= _MOST_TIMES_LARGER, "no urgent layer was ready in time to overtake"
+
+
 def check_urgent_slice_waits_for_the_credit_at_most():
-    hvd.take_trace()
-    for step in range(5):
-        _reduce_ten_layers("urgent layers", step)
-    waited = {}  # most urgent slices that wait -> bytes that finished since
-    overtaking = 0
-    for event in hvd.take_trace():
-        key = (event["tensor"], event["offset"])
-        if event["kind"] == "queued" and event["priority"] == 0:
-            waited[key] = 0
-            overtaking += event["bytes_in_flight"] > 0
-        elif event["kind"] == "started" and event["priority"] == 0:
-            del waited[key]
-        elif event["kind"] == "started":
-            assert not waited, f"{key} started while {list(waited)} waited"
-        elif event["kind"] == "finished" and event["priority"] != 0:
-            for other in waited:
-                waited[other] += event["bytes"]
-                assert waited[other] <= SETTINGS["credit_bytes"], f"{other} waited for more"
-    assert overtaking > 0, "nothing was in flight when the urgent layer became ready"
+    def check(sizes):
+        hvd.take_trace()
+        for step in range(5):
+            _reduce_ten_layers(f"urgent layers of {sizes}", step, sizes)
+        waited = {}  # most urgent slices that wait -> bytes that finished since
+        overtaking = 0
+        for event in hvd.take_trace():
+            key = (event["tensor"], event["offset"])
+            if event["kind"] == "queued" and event["priority"] == 0:
+                waited[key] = 0
+                overtaking += event["bytes_in_flight"] > 0
+            elif event["kind"] == "started" and event["priority"] == 0:
+                del waited[key]
+            elif event["kind"] == "started":
+                assert not waited, f"{key} started while {list(waited)} waited"
+            elif event["kind"] == "finished" and event["priority"] != 0:
+                for other in waited:
+                    waited[other] += event["bytes"]
+                    assert waited[other] <= SETTINGS["credit_bytes"], f"{other} waited for more"
+        return overtaking > 0
+
+    _until_put_to_the_test(check)
 
 
 def check_priority_order_and_same_order_on_all_ranks():
-    hvd.take_trace()
-    for step in range(5):
-        _reduce_ten_layers("ten layers", step)
-    trace = hvd.take_trace()
-    waiting = []
-    starts = []
-    overtakes = 0
-    for event in trace:
-        key = (event["priority"], event["tensor"], event["offset"])
-        if event["kind"] == "queued":
-            waiting.append(key)
-        elif event["kind"] == "started":
-            assert key == min(waiting), f"{key} started while {min(waiting)} waited"  # I2
-            overtakes += any(later[0] > key[0] for later in waiting)
-            waiting.remove(key)
-            starts.append(key)
-            assert event["bytes_in_flight"] <= SETTINGS["credit_bytes"]  # I3
-    assert len(starts) == 5 * sum(_BYTES) // SETTINGS["slice_bytes"]
-    assert overtakes > 0, "no slice overtook a less urgent one: the order was not put to the test"
-    by_rank = hvd.allgather_object(starts)
-    assert all(other == starts for other in by_rank)  # I1
+    def check(sizes):
+        hvd.take_trace()
+        for step in range(5):
+            _reduce_ten_layers(f"ten layers of {sizes}", step, sizes)
+        waiting = []
+        starts = []
+        overtakes = 0
+        for event in hvd.take_trace():
+            key = (event["priority"], event["tensor"], event["offset"])
+            if event["kind"] == "queued":
+                waiting.append(key)
+            elif event["kind"] == "started":
+                assert key == min(waiting), f"{key} started while {min(waiting)} waited"  # I2
+                overtakes += any(later[0] > key[0] for later in waiting)
+                waiting.remove(key)
+                starts.append(key)
+                assert event["bytes_in_flight"] <= SETTINGS["credit_bytes"]  # I3
+        assert len(starts) == 5 * sum(sizes) // SETTINGS["slice_bytes"]
+        by_rank = hvd.allgather_object(starts)
+        assert all(other == starts for other in by_rank)  # I1
+        return overtakes > 0
+
+    _until_put_to_the_test(check)
 
 
 def check_statistics():
     before = hvd.statistics()
-    _reduce_ten_layers("ten layers", 99)
+    sizes = _bytes_of()
+    _reduce_ten_layers("ten layers", 99, sizes)
     after = hvd.statistics()
-    assert after["bytes"] - before["bytes"] == sum(_BYTES)
-    assert after["slices"] - before["slices"] == sum(_BYTES) // SETTINGS["slice_bytes"]
+    assert after["bytes"] - before["bytes"] == sum(sizes)
+    assert after["slices"] - before["slices"] == sum(sizes) // SETTINGS["slice_bytes"]
     assert after["communication_seconds"] > before["communication_seconds"]
     assert after["held_bytes"] == 0
     assert after["negotiation_rounds"] > before["negotiation_rounds"]
