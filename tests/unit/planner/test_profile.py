@@ -125,3 +125,18 @@ def test_fit_says_how_far_off_it_is():
         fit_all_reduce(2, [1000, 100000], [1e-3, 1e-4])
     with pytest.raises(PlannerError, match="at least 2 ranks"):
         fit_all_reduce(1, [1000, 100000], [1e-3, 1e-4])
+
+
+def test_bandwidth_is_that_of_long_all_reduces():
+    """Links that let 128 KiB pass at ten times their rate, and carry 100 MB/s for long.
+
+    On 2 ranks a link carries as many bytes as a rank has. Short ones take 0.5 ms and
+    bytes / 1 GB/s, long ones 10 ns for each byte.
+    """
+    sizes = [4096, 65536, 1 << 20, 1 << 22, 1 << 24]
+    seconds = [5e-4 + size * 1e-9 if size < 1 << 17 else size * 1e-8 for size in sizes]
+    fit = fit_all_reduce(2, sizes, seconds)
+    assert fit.bytes_per_s == pytest.approx(1e8)
+    # What β leaves of the short ones, 0.504 - 0.041 = 0.463 ms and 0.566 - 0.655 = -0.090 ms, with
+    # the weights 1 / 0.504² = 3.94 and 1 / 0.566² = 3.13.
+    assert fit.latency_s == pytest.approx(0.218e-3, rel=0.01)
