@@ -8,7 +8,6 @@ from hvd_p3_tools.planner import bounds
 from hvd_p3_tools.planner.errors import PlannerError
 from hvd_p3_tools.planner.profile import AllReduceFit
 
-
 # From here on an all-reduce takes as long as its bytes. Shorter messages may go faster than a link
 # carries for long, where it allows for bursts, or be sent in another way than long ones.
 LONG_BYTES = 1 << 20
