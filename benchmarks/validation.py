@@ -27,10 +27,16 @@ def validate(arguments, console):
     """Measures, simulates, prints a table and writes validation-results.json.
 
     Args:
-        arguments: As parsed by `__main__`: steps, warmup, models, output.
+        arguments: As parsed by `__main__`: steps, warmup, models, systems, output.
         console: `rich.console.Console`.
     """
     models = tuple(arguments.models or MODELS)
+    wanted = arguments.systems or [system.name for system, _ in SCHEMES]
+    schemes = [each for each in SCHEMES if each[0].name in wanted]
+    if not schemes:
+        raise SystemExit(
+            f"benchmarks: --systems must be of {', '.join(each.name for each, _ in SCHEMES)}"
+        )
     repetitions = runner.Repetitions(arguments.warmup, arguments.steps)
     results = []
     for hosts in HOSTS:
@@ -42,7 +48,7 @@ def validate(arguments, console):
                 measurements = runner.measurements_of(
                     planned, bandwidth.measure(cluster), repetitions
                 )
-                for system, scheme in SCHEMES:
+                for system, scheme in schemes:
                     console.print(
                         f"{system.name} on {hosts} hosts, {bits_per_s / experiments.GIGABIT:g} "
                         "Gbit/s"
