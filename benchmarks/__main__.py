@@ -4,7 +4,8 @@ python -m benchmarks            # the short comparison, about five minutes
 python -m benchmarks --full     # everything, about 50 minutes
 python -m benchmarks tune       # the search for Horovod's best settings
 python -m benchmarks shadow     # ShadowSync beside training without synchronisation, four minutes
-python -m benchmarks validate   # the planner's simulation beside real steps, ten minutes
+python -m benchmarks validate   # the planner's simulation beside real steps, on 2 and 4 hosts and
+                                # three bandwidths, 15 minutes
 """
 
 import argparse

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import resource
-import statistics
 import time
 import types
 
@@ -18,7 +17,7 @@ from hvd_p3_tools.planner import fit
 from hvd_p3_tools.planner import model_tables as models
 
 _LEARNING_RATE = 1e-3
-# Up to the size of Horovod's fused buffers, for which hvd_p3's own slices say nothing.
+# Of Horovod: up to what its fused buffers may hold of the models here.
 _ALL_REDUCE_SIZES = tuple(4**power for power in range(6, 14))  # bytes, 4 KiB to 64 MiB
 _ALL_REDUCE_REPEATS = 3
 
@@ -197,16 +196,14 @@ def measure_all_reduce(system):
 
         yield {"fit": dataclasses.asdict(hvd_p3.planner.measure_all_reduce())}
         return
-    seconds = []
-    for size in _ALL_REDUCE_SIZES:
-        tensor = tf.zeros([size // 4])
-        times = []
-        for _ in range(1 + _ALL_REDUCE_REPEATS):
-            start = time.perf_counter()
-            horovod.allreduce(tensor, name=f"all-reduce of {size}").numpy()
-            times.append(time.perf_counter() - start)
-        seconds.append(statistics.median(times[1:]))
-    fitted = fit.fit_all_reduce(horovod.size(), _ALL_REDUCE_SIZES, seconds)
+    tensors = {size: tf.zeros([size // tf.float32.size]) for size in _ALL_REDUCE_SIZES}
+
+    def all_reduce(size):
+        horovod.allreduce(tensors[size], name=f"all-reduce of {size}").numpy()
+
+    fitted = fit.measure_all_reduce(
+        all_reduce, horovod.size(), _ALL_REDUCE_SIZES, _ALL_REDUCE_REPEATS
+    )
     yield {"fit": dataclasses.asdict(fitted)}
 
 

@@ -11,6 +11,7 @@ import rich.table
 
 from benchmarks import bandwidth, experiments, runner, systems
 from benchmarks.cluster.emulated import EmulatedCluster
+from benchmarks.cluster.launch import LaunchError
 from hvd_p3_tools.planner import model_tables, network, profile
 from hvd_p3_tools.planner.simulation.cluster import Cluster
 from hvd_p3_tools.planner.simulation.simulator import simulate
@@ -29,6 +30,9 @@ def validate(arguments, console):
     Args:
         arguments: As parsed by `__main__`: steps, warmup, models, systems, output.
         console: `rich.console.Console`.
+
+    Raises:
+        LaunchError: After all others, if a system failed.
     """
     models = tuple(arguments.models or MODELS)
     wanted = arguments.systems or [system.name for system, _ in SCHEMES]
@@ -38,7 +42,7 @@ def validate(arguments, console):
             f"benchmarks: --systems must be of {', '.join(each.name for each, _ in SCHEMES)}"
         )
     repetitions = runner.Repetitions(arguments.warmup, arguments.steps)
-    results = []
+    results, failures = [], []
     for hosts in HOSTS:
         for bits_per_s in BANDWIDTHS:
             planned = experiments.Experiment(
@@ -53,17 +57,29 @@ def validate(arguments, console):
                         f"{system.name} on {hosts} hosts, {bits_per_s / experiments.GIGABIT:g} "
                         "Gbit/s"
                     )
-                    found = _compare(cluster, system, scheme, measurements)
+                    try:
+                        found = _compare(cluster, system, scheme, measurements)
+                    except LaunchError as error:
+                        failures.append(str(error))  # the others are worth comparing all the same
+                        continue
                     results += found
                     for each in found:
                         console.print(f"  {each['model']}: {each['error']:+.1%}")
-    console.print(table_of(results))
-    errors = [abs(each["error"]) for each in results]
-    console.print(f"error: median {statistics.median(errors):.1%}, largest {max(errors):.1%}")
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    path = arguments.output / "validation-results.json"
+                    path = _write(results, arguments.output)
+    if results:
+        console.print(table_of(results))
+        errors = [abs(each["error"]) for each in results]
+        console.print(f"error: median {statistics.median(errors):.1%}, largest {max(errors):.1%}")
+        console.print(f"written: {path}")
+    if failures:
+        raise LaunchError("not all systems ran:\n" + "\n".join(failures))
+
+
+def _write(results, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "validation-results.json"
     path.write_text(json.dumps({"results": results}, indent=1) + "\n")
-    console.print(f"written: {path}")
+    return path
 
 
 def _compare(cluster, system, scheme, measurements):
@@ -85,6 +101,7 @@ def _compare(cluster, system, scheme, measurements):
                 "step_s": step_s,
                 "step_s_min": min(reported["step_s"]),
                 "step_s_max": max(reported["step_s"]),
+                "cpu_s": reported["cpu_s"],
                 "simulated_s": simulated.step_s,
                 "error": simulated.step_s / step_s - 1,
             }

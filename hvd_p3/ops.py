@@ -196,20 +196,26 @@ def note_arrival(slots, after):
     """Notes when the tensors `after` exist: from then on the program waits for these slots.
 
     Call in a function that is being traced; the op is kept although nothing depends on it. It takes
-    the tensors as inputs where it can: TensorFlow fuses no op that another waits for without using
-    its result.
+    the tensors as inputs where they need not be copied for it: TensorFlow fuses no op that another
+    waits for without using its result.
 
     Args:
         slots: List of `Slot`.
         after: List of tensors or operations of the graph.
     """
     graph = tf.compat.v1.get_default_graph()
-    inputs = [each for each in after if tf.is_tensor(each) and each.dtype.is_floating]
-    others = [each for each in after if not any(each is tensor for tensor in inputs)]
+    floating = [each for each in after if tf.is_tensor(each) and each.dtype.is_floating]
     for device in {slot.device: None for slot in slots}:
         names = [slot.name for slot in slots if slot.device == device]
+        inputs = floating if _holds_what_is_computed(device) else []
+        others = [each for each in after if not any(each is tensor for tensor in inputs)]
         with tf.control_dependencies(others), tf.device(device), record.stop_recording():
             graph.control_outputs.append(_library.hvd_p3_arrival(inputs, slot_names=names))
+
+
+def _holds_what_is_computed(device):
+    """Whether the tensors of a model whose variables are on a device are most likely there too."""
+    return "GPU" in device or not tf.config.list_logical_devices("GPU")
 
 
 # What all_reduce has declared, for its gradient: tensor handle to spec.

@@ -78,12 +78,14 @@ def launch(cluster, command, environment=None):
         try:
             yield lines()
         finally:
-            if has_ended:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_LAST_S)
-            _end(process)
-            process.stdout.close()
-            code = process.wait()
+            try:
+                if has_ended:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_LAST_S)
+            finally:
+                _end(process)
+                process.stdout.close()
+                code = process.wait()
         if has_ended and code != 0:
             raise LaunchError(
                 f"`{' '.join(command)}` failed with exit code {code} on {len(cluster.hosts)} "

@@ -2,9 +2,11 @@
 
 import weakref
 
+from hvd_p3.variables import path_of
+
 
 class ArrivalPoints:
-    """Finds what the forward pass has computed when it comes to a variable.
+    """The points of all variables of an optimizer.
 
     All variables of a layer share the point where the first of them is read, with which the layer
     begins. TensorFlow fuses what a layer computes with one variable after the other, such as a
@@ -13,25 +15,45 @@ class ArrivalPoints:
 
     def __init__(self):
         # graph -> (path of the layer, name of the op made before it); ops would keep the graph
-        self._last = weakref.WeakKeyDictionary()
+        self.last = weakref.WeakKeyDictionary()
 
-    def before(self, variable, graph):
-        """Returns the tensor or the op that exists when the program comes to the variable.
+    def of(self, variable):
+        """Returns the `ArrivalPoint` of a variable, of Keras or TensorFlow."""
+        # By the path: variables of models that are built late have short names.
+        return ArrivalPoint(self, path_of(variable).rpartition("/")[0])
+
+
+class ArrivalPoint:
+    """What the forward pass has computed when it comes to a variable; see `ArrivalPoints`.
+
+    Args:
+        points: `ArrivalPoints`.
+        layer: str, path of the variable's layer. Empty if there is none.
+    """
+
+    def __init__(self, points, layer):
+        self._points = points
+        self._layer = layer
+
+    def found_in(self, graph):
+        """Returns what exists when the program comes to the variable.
 
         Args:
-            variable: `tf.Variable` that is about to be read.
-            graph: Graph that is being traced.
+            graph: Graph that is being traced, in which the variable is read next.
 
         Returns:
             List of one tensor or operation of the graph, or of none at its beginning.
         """
-        layer, _, _ = variable.name.rpartition("/")
-        known, name = self._last.get(graph, (None, None))
-        if not layer or layer != known:
+        layer, name = self._points.last.get(graph, (None, None))
+        if not self._layer or self._layer != layer:
             # The last op made so far is what the forward pass has computed before this layer.
             name = next((op.name for op in graph.get_operations()[-1:]), None)
-            self._last[graph] = (layer, name)
+            self._points.last[graph] = (self._layer, name)
         if name is None:
             return []
         op = graph.get_operation_by_name(name)
         return list(op.outputs[:1]) or [op]
+
+    def forget(self, graph):
+        """Call where a gradient is pushed: what is read after it is read anew."""
+        self._points.last.pop(graph, None)

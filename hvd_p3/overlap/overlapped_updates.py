@@ -35,7 +35,12 @@ class OverlappedUpdates:
         for index, (variable, state) in enumerate(zip(self._variables, states, strict=True)):
             native = native_variable(variable)
             pending = PendingUpdate(
-                index, native, reducer.slots[index], late_updates, wire_formats[index], arrivals
+                index,
+                native,
+                reducer.slots[index],
+                late_updates,
+                wire_formats[index],
+                arrivals.of(variable),
             )
             pending_update_of.append((native, pending))
             pending_update_of += [(native_variable(each), pending) for each in state]

@@ -1,12 +1,9 @@
 """Measures all-reduces among the ranks of a job."""
 
-import statistics
-import time
-
 import tensorflow as tf
 
 from hvd_p3 import ops, process
-from hvd_p3_tools.planner.fit import fit_all_reduce
+from hvd_p3_tools.planner import fit
 
 _SIZES = tuple(4**power for power in range(6, 13))  # 4 KiB to 16 MiB
 _REPEATS = 7
@@ -35,15 +32,9 @@ def measure_all_reduce(sizes=_SIZES, repeats=_REPEATS):
     print(fit.latency_s, fit.bytes_per_s, fit.relative_error)
     ```
     """
-    seconds = []
-    for size in sizes:
-        tensor = tf.zeros([size // tf.float32.size], tf.float32)
-        name = f"hvd_p3.planner.{size}"
-        ops.all_reduce(tensor, name=name).numpy()  # ranks agree on it, and meet here
-        times = []
-        for _ in range(repeats):
-            start = time.perf_counter()
-            ops.all_reduce(tensor, name=name).numpy()
-            times.append(time.perf_counter() - start)
-        seconds.append(statistics.median(times))
-    return fit_all_reduce(process.size(), list(sizes), seconds)
+    tensors = {size: tf.zeros([size // tf.float32.size], tf.float32) for size in sizes}
+
+    def all_reduce(size):
+        ops.all_reduce(tensors[size], name=f"hvd_p3.planner.{size}").numpy()
+
+    return fit.measure_all_reduce(all_reduce, process.size(), list(sizes), repeats)

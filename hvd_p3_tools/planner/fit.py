@@ -1,6 +1,7 @@
 """Fits the α-β model to measured all-reduces."""
 
 import statistics
+import time
 
 import numpy as np
 
@@ -11,6 +12,34 @@ from hvd_p3_tools.planner.profile import AllReduceFit
 # From here on an all-reduce takes as long as its bytes. Shorter messages may go faster than a link
 # carries for long, where it allows for bursts, or be sent in another way than long ones.
 LONG_BYTES = 1 << 20
+
+
+def measure_all_reduce(all_reduce, ranks, sizes, repeats):
+    """Times all-reduces, one after another, and fits them.
+
+    Args:
+        all_reduce: Function of a size in bytes, that reduces as many over all ranks and waits for
+            the result.
+        ranks: int, at least 2.
+        sizes: list of int, bytes.
+        repeats: int. The median of so many counts, after one that does not.
+
+    Returns:
+        `profile.AllReduceFit`, of the times of this rank.
+
+    Raises:
+        PlannerError: If the times do not determine latency and bandwidth.
+    """
+    seconds = []
+    for size in sizes:
+        all_reduce(size)  # ranks agree on it, and meet here
+        times = []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            all_reduce(size)
+            times.append(time.perf_counter() - start)
+        seconds.append(statistics.median(times))
+    return fit_all_reduce(ranks, sizes, seconds)
 
 
 def fit_all_reduce(ranks, sizes, seconds):

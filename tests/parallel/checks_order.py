@@ -46,10 +46,20 @@ def _until_put_to_the_test(check):
 
     Args:
         check: Function of the sizes of the layers, that returns whether it has seen on this rank
-            what it is about.
+            what it is about, and what must be the same on all ranks.
     """
     times_larger = 1
-    while not all(hvd.allgather_object(check(_bytes_of(times_larger)))):
+    while True:
+        seen, same, error = False, None, ""
+        try:
+            seen, same = check(_bytes_of(times_larger))
+        except AssertionError as failure:
+            error = str(failure)
+        of_all = hvd.allgather_object((seen, same, error))
+        assert not any(error for _, _, error in of_all), [error for _, _, error in of_all]
+        assert all(each == same for _, each, _ in of_all)
+        if all(seen for seen, _, _ in of_all):
+            return
         times_larger *= 2
         assert times_larger <= _MOST_TIMES_LARGER, "no urgent layer was ready in time to overtake"
 
@@ -74,7 +84,7 @@ def check_urgent_slice_waits_for_the_credit_at_most():
                 for other in waited:
                     waited[other] += event["bytes"]
                     assert waited[other] <= SETTINGS["credit_bytes"], f"{other} waited for more"
-        return overtaking > 0
+        return overtaking > 0, None
 
     _until_put_to_the_test(check)
 
@@ -98,9 +108,7 @@ def check_priority_order_and_same_order_on_all_ranks():
                 starts.append(key)
                 assert event["bytes_in_flight"] <= SETTINGS["credit_bytes"]  # I3
         assert len(starts) == 5 * sum(sizes) // SETTINGS["slice_bytes"]
-        by_rank = hvd.allgather_object(starts)
-        assert all(other == starts for other in by_rank)  # I1
-        return overtakes > 0
+        return overtakes > 0, starts  # I1
 
     _until_put_to_the_test(check)
 
