@@ -34,9 +34,12 @@ def _fused_ops(overlapped, is_built_late):
         context.disable_run_metadata()
     hvd_p3.settle(model)
     assert any(node.op == "BiasAddGrad" for graph in graphs for node in graph.node)
-    # By name, since a step that is traced while it runs comes twice.
+    # By name, since a step may be recorded alone and as a part of what called it.
     fused = {
-        node.name: (node.op, *node.attr["fused_ops"].list.s)
+        node.name.removeprefix("StatefulPartitionedCall/"): (
+            node.op,
+            *node.attr["fused_ops"].list.s,
+        )
         for graph in graphs
         for node in graph.node
         if "fused_ops" in node.attr
