@@ -69,6 +69,7 @@ def test_arrivals_reach_the_slots_of_every_device(gated_engine):
     """While the reduction of the second layer is held, the program waits for it."""
     model = _model_on_two_devices(overlapped=True)
     _train(model, steps=2)
+    hvd_p3.settle(model)  # the gate must not hold what these steps have pushed
     gated_engine.gate.hold(_HIDDEN * _OUTPUTS + _OUTPUTS)  # kernel and bias share a slice
     _train(model, steps=1)
     waited = hvd_p3.statistics()["forward_wait_seconds"]
