@@ -155,9 +155,7 @@ def _result(experiment, system, link_bytes_per_s, reported):
 def _scheduled_bound(model, compute_s, communication_s):
     table = models.load(model)
     size = sum(layer.bytes for layer in table.layers)
-    times = models.compute_times(
-        table, models.FORWARD_SHARE * compute_s, (1 - models.FORWARD_SHARE) * compute_s
-    )
+    times = models.step_times(table, compute_s)
     return bounds.scheduled_step_s(
         [
             (communication_s * layer.bytes / size, forward_s, backward_s)

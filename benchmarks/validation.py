@@ -118,8 +118,7 @@ def profile_of(measurement, compute_s):
     """
     name, scale = measurement["model"], measurement["scale"]
     table = model_tables.scaled(model_tables.load(name), scale)
-    share = model_tables.FORWARD_SHARE
-    times = model_tables.compute_times(table, share * compute_s, (1 - share) * compute_s)
+    times = model_tables.step_times(table, compute_s)
     layers = tuple(
         profile.Layer(
             layer.name,

@@ -96,7 +96,7 @@ class ReplayLayer(keras.layers.Layer):
 class _ReplayModel(keras.Model):
     def __init__(self, table):
         super().__init__(name=table.name)
-        times = models.compute_times(table, models.FORWARD_SHARE, 1 - models.FORWARD_SHARE)
+        times = models.step_times(table, 1.0)
         self._replayed = [
             ReplayLayer(layer, forward_s, backward_s)
             for layer, (forward_s, backward_s) in zip(table.layers, times, strict=True)

@@ -235,3 +235,19 @@ def compute_times(table, forward_s, backward_s):
         raise ValueError(f"table must have operations to divide the time by. Received: {table!r}")
     shares = [layer.flops / total for layer in table.layers]
     return [(forward_s * share, backward_s * share) for share in shares]
+
+
+def step_times(table, step_s):
+    """Divides the time of a step among the passes, by `FORWARD_SHARE`, and among the layers.
+
+    Args:
+        table: `ModelTable`.
+        step_s: float. Seconds of forward and backward pass of all layers together.
+
+    Returns:
+        As `compute_times`.
+
+    Raises:
+        ValueError: As `compute_times`.
+    """
+    return compute_times(table, FORWARD_SHARE * step_s, (1 - FORWARD_SHARE) * step_s)
