@@ -22,6 +22,9 @@ ALL = (
     systems.OVERLAPPED,
 )
 
+MODELS = (*models.names(), "digits", "tensors-1000", "tensors-10000")
+VARIED = "ratio"  # the experiment of any models and ratios
+
 TIMELINE = (systems.HOROVOD, systems.OVERLAPPED)
 TENSORS = (systems.HOROVOD, systems.tuned_horovod(), systems.IMMEDIATE)
 
@@ -54,7 +57,7 @@ class Experiment:
 
 def short(hosts, bandwidth, ratios=(0.5, 1.0, 2.0)):
     """The experiments of `make bench`."""
-    return [Experiment("ratio", ("vgg19", "resnet50"), ratios, MAIN, hosts, bandwidth)]
+    return [Experiment(VARIED, ("vgg19", "resnet50"), ratios, MAIN, hosts, bandwidth)]
 
 
 def full(hosts, bandwidth):
@@ -62,7 +65,7 @@ def full(hosts, bandwidth):
     ratios = (0.25, 0.5, 1.0, 2.0, 4.0)
     replayed = ("vgg19", "resnet50", "inception_v3", "sockeye")
     return [
-        Experiment("ratio", replayed, ratios, ALL, hosts, bandwidth),
+        Experiment(VARIED, replayed, ratios, ALL, hosts, bandwidth),
         *(
             Experiment("bandwidth", ("vgg19",), (1.0,), MAIN, hosts, factor * bandwidth, bandwidth)
             for factor in (0.25, 0.5, 2.0)
@@ -73,6 +76,11 @@ def full(hosts, bandwidth):
         Experiment("tensors", ("tensors-1000", "tensors-10000"), (1.0,), TENSORS, 2, bandwidth),
         Experiment("real", ("digits",), (1.0,), MAIN, hosts, bandwidth),
     ]
+
+
+def names_of_full():
+    """Lists the names of the experiments of `full`, once each."""
+    return list(dict.fromkeys(each.name for each in full(4, GIGABIT)))
 
 
 def scale_of(model, hosts, link_bytes_per_s):

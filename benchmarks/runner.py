@@ -30,6 +30,19 @@ class Repetitions:
     steps: int = 8
 
 
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A launch that failed.
+
+    Args:
+        text: str, which one and why.
+        may_fail: bool, as of its system.
+    """
+
+    text: str
+    may_fail: bool
+
+
 def run(planned, repetitions, progress):
     """Runs experiments one after the other.
 
@@ -40,7 +53,7 @@ def run(planned, repetitions, progress):
             as in the `results` of bench-results.json.
 
     Returns:
-        A list of str: the launches that failed and why.
+        A list of `Failure`, of the launches that failed.
 
     Raises:
         ClusterError: If a cluster cannot be made.
@@ -63,7 +76,8 @@ def run(planned, repetitions, progress):
                         progress(_result(experiment, system, measured, result))
                 except LaunchError as error:
                     # The others are worth measuring all the same.
-                    failures.append(f"{experiment.name}, {system.name}: {error}")
+                    text = f"{experiment.name}, {system.name}: {error}"
+                    failures.append(Failure(text, system.may_fail))
     return failures
 
 

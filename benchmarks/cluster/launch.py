@@ -6,11 +6,15 @@ import pathlib
 import signal
 import subprocess
 import tempfile
+import threading
 
 _REMOTE_SHELL = pathlib.Path(__file__).parent / "remote_shell.sh"
 _END_AFTER_S = 5.0
 # How long a program may go on after the end of its output.
 _LAST_S = 60.0
+# How long a program may be silent. The longest silence is a start of TensorFlow on eight hosts of a
+# slow machine, or some steps of the slowest system.
+SILENCE_S = 300.0
 
 
 class LaunchError(RuntimeError):
@@ -18,7 +22,7 @@ class LaunchError(RuntimeError):
 
 
 @contextlib.contextmanager
-def launch(cluster, command, environment=None):
+def launch(cluster, command, environment=None, silence_s=SILENCE_S):
     """Starts a program on all hosts and yields the lines of its standard output.
 
     The options are those with which `horovodrun --mpi` starts Open MPI, so that all systems run as
@@ -29,12 +33,14 @@ def launch(cluster, command, environment=None):
         cluster: `EmulatedCluster`.
         command: List of str.
         environment: dict of str to str, added to the environment of the ranks.
+        silence_s: float. Seconds without a line after which a program is taken to hang, and ended.
 
     Yields:
         An iterator of str, without line ends; it ends with the program.
 
     Raises:
-        LaunchError: If the program fails, or does not end after its last line.
+        LaunchError: If the program fails, is silent for too long, or does not end after its last
+            line.
 
     Example:
 
@@ -68,16 +74,20 @@ def launch(cluster, command, environment=None):
                 start_new_session=True,
             )
         has_ended = False
+        silence = _Silence(process, silence_s)
 
         def lines():
             nonlocal has_ended
+            silence.begin()
             for line in process.stdout:
+                silence.begin()
                 yield line.rstrip("\n")
             has_ended = True
 
         try:
             yield lines()
         finally:
+            silence.end()
             try:
                 if has_ended:
                     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -86,11 +96,47 @@ def launch(cluster, command, environment=None):
                 _end(process)
                 process.stdout.close()
                 code = process.wait()
+        if silence.was_too_long:
+            raise LaunchError(
+                f"`{' '.join(command)}` said nothing for {silence_s:g} s on {len(cluster.hosts)} "
+                f"hosts, and was ended:\n{errors.read_text()[-4000:]}"
+            )
         if has_ended and code != 0:
             raise LaunchError(
                 f"`{' '.join(command)}` failed with exit code {code} on {len(cluster.hosts)} "
                 f"hosts:\n{errors.read_text()[-4000:]}"
             )
+
+
+class _Silence:
+    """Ends a program that has not written a line for too long, from a thread of its own.
+
+    Args:
+        process: `subprocess.Popen`.
+        seconds: float.
+    """
+
+    def __init__(self, process, seconds):
+        self._process = process
+        self._seconds = seconds
+        self._timer = None
+        self.was_too_long = False
+
+    def begin(self):
+        """Counts from now on."""
+        self.end()
+        self._timer = threading.Timer(self._seconds, self._end_program)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def end(self):
+        """Counts no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _end_program(self):
+        self.was_too_long = True
+        _end(self._process)
 
 
 def _mpirun(cluster, environment):

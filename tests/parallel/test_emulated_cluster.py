@@ -48,6 +48,18 @@ def test_failure_of_a_rank_is_reported_and_the_cluster_removed():
 
 
 @needs_root
+def test_program_that_is_silent_for_too_long_is_ended():
+    command = ["sh", "-c", "echo begun; sleep 100"]
+    with (
+        pytest.raises(LaunchError, match="said nothing for 2 s on 2 hosts, and was ended"),
+        emulated.EmulatedCluster(hosts=2, bandwidth=1e9) as cluster,
+        launch(cluster, command, silence_s=2) as lines,
+    ):
+        assert [line for line in lines if line] == ["begun", "begun"]
+    assert _namespaces() == []
+
+
+@needs_root
 def test_programs_end_with_the_block():
     with emulated.EmulatedCluster(hosts=2, bandwidth=1e9) as cluster:
         with pytest.raises(KeyboardInterrupt), launch(cluster, ["sleep", "100"]):

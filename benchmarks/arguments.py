@@ -1,0 +1,161 @@
+"""The arguments of `python -m benchmarks`, and the experiments that they choose."""
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+from benchmarks import experiments, shadow, systems
+from hvd_p3_tools.planner import model_tables
+
+COMMANDS = ("compare", "tune", "micro", "shadow", "validate")
+
+
+def parse(arguments, description):
+    """Parses a command line, and ends the program with a message if it makes no sense.
+
+    Args:
+        arguments: List of str; None for those of this program.
+        description: str, for `--help`.
+
+    Returns:
+        `argparse.Namespace`.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", nargs="?", choices=COMMANDS, default="compare")
+    parser.add_argument("--full", action="store_true", help="all experiments")
+    parser.add_argument(
+        "--hosts",
+        type=int,
+        default=4,
+        help="emulated hosts (default: 4); the experiments hosts and tensors have their own",
+    )
+    parser.add_argument(
+        "--bandwidth",
+        type=float,
+        metavar="GBIT",
+        help=f"of each link, in Gbit/s (default: 1; {shadow.BANDWIDTH_GBIT:g} for shadow)",
+    )
+    parser.add_argument(
+        "--turns", type=int, default=3, help="of each system, for shadow (default: 3)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=8.0, help="of a turn, for shadow (default: 8)"
+    )
+    parser.add_argument("--warmup", type=int, default=2, help="steps before the measured ones")
+    parser.add_argument("--steps", type=int, default=5, help="measured steps (default: 5)")
+    _add_choices(parser, "--models", experiments.MODELS, "these models instead")
+    parser.add_argument(
+        "--ratios", nargs="+", type=float, metavar="R", help="these ratios r instead"
+    )
+    _add_choices(parser, "--systems", [each.name for each in experiments.ALL], "only these systems")
+    _add_choices(
+        parser,
+        "--experiments",
+        experiments.names_of_full(),
+        "only these experiments of --full",
+    )
+    parser.add_argument(
+        "--fusion-threshold",
+        type=int,
+        default=systems.TUNED_FUSION_THRESHOLD_BYTES // 1024,
+        metavar="KIB",
+        help="of stock-horovod-mpi-tuned, as `tune` finds it (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--cycle-time",
+        type=float,
+        default=systems.TUNED_CYCLE_TIME_MS,
+        metavar="MS",
+        help="of stock-horovod-mpi-tuned (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--slice-kib", nargs="+", type=int, default=[120], metavar="KIB", help="for micro"
+    )
+    parser.add_argument(
+        "--credit-kib", nargs="+", type=int, default=[1024], metavar="KIB", help="for micro"
+    )
+    parser.add_argument("--output", type=Path, default=Path("build/bench"), help="folder")
+    parsed = parser.parse_args(arguments)
+    if parsed.bandwidth is None:
+        parsed.bandwidth = shadow.BANDWIDTH_GBIT if parsed.command == "shadow" else 1.0
+    _check(parser, parsed)
+    return parsed
+
+
+def _add_choices(parser, option, choices, text):
+    parser.add_argument(
+        option,
+        nargs="+",
+        choices=choices,
+        metavar="NAME",
+        help=f"{text}: {', '.join(choices)}",
+    )
+
+
+def _check(parser, parsed):
+    if parsed.turns < 1 or not parsed.seconds > 0:
+        parser.error("--turns must be at least 1 and --seconds above 0")
+    if parsed.hosts < 2:
+        parser.error(f"--hosts must be at least 2, received {parsed.hosts}")
+    if not parsed.bandwidth > 0 or parsed.steps < 2 or parsed.warmup < 1:
+        parser.error("--bandwidth must be above 0, --steps at least 2 and --warmup at least 1")
+    if parsed.ratios and not min(parsed.ratios) > 0:
+        parser.error(f"--ratios must be above 0, received {min(parsed.ratios)}")
+    if parsed.fusion_threshold < 0 or not parsed.cycle_time > 0:
+        parser.error("--fusion-threshold must not be negative, and --cycle-time above 0")
+    if min(parsed.slice_kib) < 1 or min(parsed.credit_kib) < max(parsed.slice_kib):
+        parser.error("--slice-kib must be at least 1, and no --credit-kib below a slice")
+    other = set(parsed.models or ()) - set(model_tables.names())
+    if other and parsed.command != "compare":
+        parser.error(f"{parsed.command} replays models with layers; {min(other)} has none")
+    if parsed.experiments and not parsed.full:
+        parser.error("--experiments chooses among those of --full: add --full")
+
+
+def choose(arguments):
+    """Returns the experiments that the arguments ask for, as a list.
+
+    Models and ratios replace those of the experiments in which they vary, and choose among those of
+    the others.
+
+    Args:
+        arguments: As `parse` returns them.
+
+    Raises:
+        SystemExit: If nothing is left to measure.
+    """
+    bandwidth = arguments.bandwidth * experiments.GIGABIT
+    tuned = systems.tuned_horovod(arguments.fusion_threshold * 1024, arguments.cycle_time)
+    planned = (experiments.full if arguments.full else experiments.short)(
+        arguments.hosts, bandwidth
+    )
+    chosen = []
+    for each in planned:
+        if arguments.experiments and each.name not in arguments.experiments:
+            continue
+        varied = each.name == experiments.VARIED
+        selected = dataclasses.replace(
+            each,
+            models=_only(each.models, arguments.models, varied),
+            ratios=_only(each.ratios, arguments.ratios, varied),
+            systems=tuple(
+                tuned if system.name == tuned.name else system
+                for system in each.systems
+                if not arguments.systems or system.name in arguments.systems
+            ),
+        )
+        if selected.models and selected.ratios and selected.systems:
+            chosen.append(selected)
+    if not chosen:
+        raise SystemExit("benchmarks: nothing is left to measure; see --help for the choices")
+    return chosen
+
+
+def _only(values, wanted, varied):
+    if not wanted:
+        return values
+    return tuple(wanted) if varied else tuple(value for value in values if value in wanted)

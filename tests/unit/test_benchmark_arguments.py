@@ -1,0 +1,90 @@
+"""The command line of the benchmarks, and the experiments that it chooses."""
+
+import pytest
+import rich.console
+
+from benchmarks import arguments, comparison, experiments, native, runner
+from benchmarks.cluster.launch import LaunchError
+
+
+def _parse(*given):
+    return arguments.parse(list(given), "description")
+
+
+def _choose(*given):
+    return arguments.choose(_parse(*given))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--systems", "hvd_p3-overlaped"], "invalid choice: 'hvd_p3-overlaped'"),
+        (["--models", "vgg9"], "invalid choice: 'vgg9'"),
+        (["--full", "--experiments", "nosuch"], "invalid choice: 'nosuch'"),
+        (["--experiments", "hosts"], "add --full"),
+        (["--ratios", "1", "0"], "--ratios must be above 0, received 0.0"),
+        (["--ratios", "nan"], "--ratios must be above 0"),
+        (["--hosts", "1"], "--hosts must be at least 2, received 1"),
+        (["--bandwidth", "0"], "--bandwidth must be above 0"),
+        (["--seconds", "nan"], "--seconds above 0"),
+        (["--cycle-time", "0"], "--cycle-time above 0"),
+        (["--slice-kib", "2048"], "no --credit-kib below a slice"),
+        (["micro", "--models", "digits"], "micro replays models with layers; digits has none"),
+    ],
+)
+def test_what_makes_no_sense_is_said(given, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        _parse(*given)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_short_comparison():
+    (chosen,) = _choose("--hosts", "3", "--bandwidth", "2")
+    assert chosen.models == ("vgg19", "resnet50")
+    assert chosen.ratios == (0.5, 1.0, 2.0)
+    assert (chosen.hosts, chosen.bandwidth) == (3, 2e9)
+
+
+def test_any_ratio_and_model_can_be_measured():
+    (chosen,) = _choose("--ratios", "0.75", "4", "--models", "bert_large")
+    assert chosen.ratios == (0.75, 4.0)
+    assert chosen.models == ("bert_large",)
+
+
+def test_full_comparison_has_every_experiment_and_system():
+    chosen = _choose("--full")
+    assert {each.name for each in chosen} == set(experiments.names_of_full())
+    assert chosen[0].systems == experiments.ALL
+
+
+def test_experiments_that_vary_something_else_keep_their_models():
+    chosen = _choose("--full", "--experiments", "hosts", "tensors", "--models", "vgg19")
+    assert [each.name for each in chosen] == ["hosts"] * 3
+    with pytest.raises(SystemExit, match="nothing is left to measure"):
+        _choose("--full", "--experiments", "hosts", "--models", "resnet50")
+
+
+def test_settings_of_tuned_horovod_are_taken():
+    given = ["--fusion-threshold", "2048", "--cycle-time", "2.5"]
+    (chosen,) = _choose(*given, "--systems", "stock-horovod-mpi-tuned")
+    (system,) = chosen.systems
+    assert system.environment == {
+        "HOROVOD_FUSION_THRESHOLD": str(2048 * 1024),
+        "HOROVOD_CYCLE_TIME": "2.5",
+    }
+
+
+@pytest.mark.parametrize("may_fail", [True, False])
+def test_only_systems_that_are_known_to_run_must_run(may_fail, monkeypatch, tmp_path):
+    monkeypatch.setattr(native, "build", lambda: None)
+    failure = runner.Failure("ratio, some system: segmentation fault", may_fail)
+    monkeypatch.setattr(runner, "run", lambda *_: [failure])
+    console = rich.console.Console(record=True, width=140)
+    parsed = _parse("--output", str(tmp_path))
+    if may_fail:
+        comparison.compare(parsed, console)
+        assert "did not run, which is known of it: ratio, some system" in console.export_text()
+    else:
+        with pytest.raises(LaunchError, match="not all systems ran:\nratio, some system"):
+            comparison.compare(parsed, console)
