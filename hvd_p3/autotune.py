@@ -8,6 +8,9 @@ from hvd_p3 import _engine, process
 TRIALS = 20
 STEPS_PER_TRIAL = 5  # intervals that count, of each trial
 UNCOUNTED_STEPS = 1  # intervals before them, under the trial's settings already
+# The least of many noisy times is too good by chance. So after the trials, the settings of the start
+# and the best take turns, and these times alone decide.
+TURNS = 3  # of each, as long as a trial
 # Before the first trial: a program's first steps are slower under any settings, which would make
 # the settings of the start, the first trial, look worse than they are.
 WARM_UP_STEPS = 5
@@ -24,10 +27,11 @@ _RANDOM_TRIALS = 8  # before the sampler uses what it has learnt; the first is t
 class Autotuner:
     """Tries settings of the engine during training steps, and keeps the fastest.
 
-    The first trial has the settings of the start, so what is kept is measured to be no slower.
-    Later ones come from a tree-structured Parzen estimator (optuna's TPE) over a grid of slice
-    sizes and of credits in slices, with those of the start added. Each trial is rated by the median
-    time of its steps. Settings that are tried again are rated by all their steps together.
+    The first trial has the settings of the start. Later ones come from a tree-structured Parzen
+    estimator (optuna's TPE) over a grid of slice sizes and of credits in slices, with those of the
+    start added. Each trial is rated by the median time of its steps. Settings that are tried again
+    are rated by all their steps together. At last the best and the settings of the start take
+    turns, and the best are kept only if they are faster again.
 
     Never changes what is trained: where sums depend on the slices, all trials have the slice size
     of the start.
@@ -66,6 +70,9 @@ class Autotuner:
         self._study = None
         self._seconds = {}  # settings -> seconds a step, of all their trials
         self._finished_trials = 0
+        self._turns = []  # settings that are still to be compared, in order
+        self._compared = {}  # settings -> seconds a step, of their turns
+        self._kept = None
         self._trial = None  # optuna's; None for the settings of the start
         self._proposal = None
         self._in_force = False
@@ -75,14 +82,16 @@ class Autotuner:
 
     def is_finished(self):
         """Returns whether the search is over and its result proposed."""
-        return self._finished_trials == TRIALS
+        return self._kept is not None
 
     def best(self):
-        """Returns the fastest settings of finished trials so far.
+        """Returns the settings that are kept, or the fastest of finished trials so far.
 
         Returns:
             A tuple `(slice_bytes, credit_bytes)`, or `None` before the first trial is finished.
         """
+        if self.is_finished():
+            return self._kept
         return min(self._seconds, key=self._rating, default=None)
 
     def skip_interval(self):
@@ -110,7 +119,7 @@ class Autotuner:
         elif seconds is not None:
             self._trial_seconds.append(seconds)
             if len(self._trial_seconds) == STEPS_PER_TRIAL:
-                self._end_trial()
+                self._end_turn() if self._compared else self._end_trial()
 
     def training_ended(self):
         """Says how far the search is, if it is not finished. The next training goes on with it."""
@@ -186,17 +195,39 @@ class Autotuner:
         self._tell(statistics.median(self._trial_seconds))
         self._trial_seconds = []
         self._finished_trials += 1
-        if self.is_finished():
-            self._finish()
+        if self._finished_trials == TRIALS:
+            self._compare()
         else:
             self._trial = self._study.ask(self._distributions)
-            self._propose(self._settings_of(self._trial.params))
-            self._to_skip = UNCOUNTED_STEPS
+            self._try(self._settings_of(self._trial.params))
 
-    def _finish(self):
+    def _compare(self):
+        """Begins the turns of the best and of the settings of the start."""
         best = self.best()
-        self._propose(best)
-        print(f"P3 autotune: {self._comparison(best)} ({TRIALS} trials)", flush=True)
+        if best == self._start:
+            self._keep(best)
+            return
+        self._compared = {best: [], self._start: []}
+        self._turns = [best, self._start] * TURNS
+        self._try(self._turns.pop(0))
+
+    def _end_turn(self):
+        self._compared[self._proposal].extend(self._trial_seconds)
+        self._trial_seconds = []
+        if self._turns:
+            self._try(self._turns.pop(0))
+            return
+        self._seconds.update(self._compared)  # what is said of them rests on the turns
+        self._keep(min(self._compared, key=self._rating))
+
+    def _keep(self, settings):
+        self._propose(settings)
+        self._kept = settings
+        print(f"P3 autotune: {self._comparison(settings)} ({TRIALS} trials)", flush=True)
+
+    def _try(self, settings):
+        self._propose(settings)
+        self._to_skip = UNCOUNTED_STEPS
 
     def _propose(self, settings):
         self._proposal = settings

@@ -78,7 +78,8 @@ def test_finds_settings_near_the_fastest(start, capsys):
     engine = _Engine(_bowl, start)
     tuner = _tuned(engine)
     assert _bowl(*tuner.best()) < 1.03 * _bowl(*_FASTEST)
-    assert len(engine.proposals) == autotune.TRIALS  # 19 trials and the result
+    # 19 trials, the turns of the best and of the start, and the result.
+    assert len(engine.proposals) == autotune.TRIALS - 1 + 2 * autotune.TURNS + 1
     slice_bytes, credit_bytes = tuner.best()
     assert capsys.readouterr().out == (
         f"P3 autotune: slice_bytes={slice_bytes} credit_bytes={credit_bytes}, "
@@ -90,7 +91,7 @@ def test_finds_settings_near_the_fastest(start, capsys):
 def test_proposes_only_points_of_the_grid():
     engine = _Engine(_bowl)
     _tuned(engine)
-    for slice_bytes, credit_bytes in engine.proposals:
+    for slice_bytes, credit_bytes in set(engine.proposals) - {_START}:
         assert slice_bytes % 1024 == 0
         assert 16 * 1024 <= slice_bytes <= 4 * 1024 * 1024
         assert credit_bytes / slice_bytes in autotune.CREDIT_SLICES
@@ -170,6 +171,38 @@ def test_one_slow_step_of_a_trial_does_not_matter():
     assert _bowl(*tuner.best()) < 1.03 * _bowl(*_FASTEST)
 
 
+def test_settings_that_were_fast_by_chance_are_not_kept(capsys):
+    """Times are noise: whatever a trial finds, the settings of the start are as good."""
+    noise = np.random.default_rng(3)
+    trials_end = 1 + autotune.WARM_UP_STEPS + autotune.TRIALS * (autotune.STEPS_PER_TRIAL + 2)
+    steps = 0
+
+    def seconds_a_step(*settings):
+        nonlocal steps
+        steps += 1
+        if steps < trials_end:
+            return noise.uniform(1, 2)
+        return 1.2 if settings == _START else 1.3
+
+    engine = _Engine(seconds_a_step)
+    tuner = _tuned(engine)
+    found = engine.proposals[autotune.TRIALS - 1]  # a trial was faster
+    assert engine.proposals[autotune.TRIALS - 1 :] == [found, _START] * autotune.TURNS + [_START]
+    assert found != _START
+    assert tuner.best() == _START
+    assert capsys.readouterr().out.endswith("1.2 s a step, the settings of the start (20 trials)\n")
+
+
+def test_best_and_start_take_turns_before_one_is_kept():
+    engine = _Engine(_bowl)
+    tuner = _tuned(engine)
+    best = tuner.best()
+    turns = engine.proposals[autotune.TRIALS - 1 : -1]
+    assert turns == [best, _START] * autotune.TURNS
+    for settings in (best, _START):
+        assert len(tuner._seconds[settings]) == autotune.TURNS * autotune.STEPS_PER_TRIAL
+
+
 def test_time_between_epochs_does_not_count():
     engine = _Engine(lambda *settings: 1.0)
     tuner = autotune.Autotuner(engine, engine.clock)
@@ -193,7 +226,8 @@ def test_several_steps_per_execution():
     engine = _Engine(_bowl)
     tuner = _tuned(engine, steps_per_execution=8)
     assert _bowl(*tuner.best()) < 1.03 * _bowl(*_FASTEST)
-    assert tuner._seconds[_START] == pytest.approx([_bowl(*_START)] * autotune.STEPS_PER_TRIAL)
+    times = autotune.TURNS * autotune.STEPS_PER_TRIAL
+    assert tuner._seconds[_START] == pytest.approx([_bowl(*_START)] * times)
 
 
 def test_training_that_ends_early_says_so_and_the_next_goes_on(capsys):
@@ -214,7 +248,7 @@ def test_training_that_ends_early_says_so_and_the_next_goes_on(capsys):
     tuner.skip_interval()
     _train(tuner, engine, 1000)
     assert tuner.is_finished()
-    assert len(engine.proposals) == autotune.TRIALS
+    assert engine.proposals[-1] == tuner.best()
     capsys.readouterr()
     tuner.training_ended()
     assert capsys.readouterr().out == ""
