@@ -8,8 +8,8 @@ from hvd_p3 import _engine, process
 TRIALS = 20
 STEPS_PER_TRIAL = 5  # intervals that count, of each trial
 UNCOUNTED_STEPS = 1  # intervals before them, under the trial's settings already
-# The least of many noisy times is too good by chance. So after the trials, the settings of the start
-# and the best take turns, and these times alone decide.
+# The least of many noisy times is too good by chance. So after the trials, the settings of the
+# start and the best take turns, and these times alone decide.
 TURNS = 3  # of each, as long as a trial
 # Before the first trial: a program's first steps are slower under any settings, which would make
 # the settings of the start, the first trial, look worse than they are.

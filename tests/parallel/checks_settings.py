@@ -1,9 +1,15 @@
 """Settings that change while ranks reduce, and what sums have to do with slices."""
 
+import contextlib
+import dataclasses
+import io
+
+import keras
 import numpy as np
+from expect import same_bits
 
 import hvd_p3 as hvd
-from hvd_p3 import _engine
+from hvd_p3 import _engine, autotune, process
 
 SETTINGS = {"slice_bytes": 8 * 1024, "credit_bytes": 32 * 1024}
 
@@ -94,3 +100,39 @@ def check_sums_do_not_depend_on_slices():
     for outputs in results[1:]:
         for output, first in zip(outputs, results[0], strict=True):
             np.testing.assert_array_equal(output.view("uint32"), first.view("uint32"))
+
+
+def _trained_weights():
+    keras.utils.set_random_seed(5)
+    layers = [keras.Input((32,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), "mse", jit_compile=False)
+    x = np.random.default_rng(hvd.rank()).normal(size=(260, 32)).astype("float32")
+    callbacks = [hvd.callbacks.P3Callback(verbose=0)]
+    model.fit(x, x.sum(axis=1), batch_size=1, callbacks=callbacks, verbose=0)
+    assert model.optimizer.is_overlapped()
+    return model.get_weights()
+
+
+def check_autotuning_changes_settings_on_all_ranks_and_no_weight():
+    expected = _trained_weights()
+    current = process.current()
+    manual = current.config
+    current.config = dataclasses.replace(manual, autotune=True)
+    output = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output):
+            weights = _trained_weights()
+        tuner = autotune.current()
+    finally:
+        current.config = manual
+    for index, (weight, other) in enumerate(zip(weights, expected, strict=True)):
+        same_bits(weight, other, f"weight {index}")
+    in_force = set(hvd.allgather_object(_settings()))
+    assert len(in_force) == 1, f"ranks have different settings: {in_force}"
+    if hvd.rank() == 0:
+        assert tuner.is_finished(), output.getvalue()
+        assert in_force == {tuner.best()}
+        assert output.getvalue().startswith("P3 autotune: slice_bytes=")
+    else:
+        assert tuner is None and output.getvalue() == ""
