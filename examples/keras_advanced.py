@@ -5,9 +5,9 @@
 
 A learning rate that is scaled by the number of ranks, warmed up and lowered in steps, with momentum
 correction; shards of unequal length; batch normalisation; metrics of all ranks; checkpoints on rank
-0, from which an interrupted run goes on. The data are scikit-learn's handwritten digits, so nothing
-is downloaded. Ends with exit code 1 if the test accuracy, averaged over the ranks, is below
-`--least-accuracy`.
+0, from which a run goes on that was interrupted at any moment. The data are scikit-learn's
+handwritten digits, so nothing is downloaded. Ends with exit code 1 if the test accuracy, averaged
+over the ranks, is below `--least-accuracy`.
 """
 
 import argparse
@@ -143,11 +143,10 @@ def main():
         hvd.callbacks.LearningRateScheduleCallback(
             learning_rate, lambda epoch: 0.1, start_epoch=two_thirds
         ),
+        # Rank 0 writes the best model, and the last one, from which the next start goes on.
         hvd.callbacks.BestModelCheckpoint(monitor="val_accuracy", filepath=arguments.best),
+        hvd.callbacks.ModelCheckpoint(arguments.checkpoint),
     ]
-    # One rank writes checkpoints and the progress bar.
-    if is_first:
-        callbacks.append(keras.callbacks.ModelCheckpoint(arguments.checkpoint))
 
     model.fit(
         train_batches,

@@ -1,15 +1,17 @@
 """Saves the best model, on which all ranks agree."""
 
-import keras
+import warnings
 
 from hvd_p3 import collectives, process
+from hvd_p3.callbacks.model_checkpoint import ModelCheckpoint
 
 
-class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
+class BestModelCheckpoint(ModelCheckpoint):
     """Saves the model on rank 0 whenever the mean of a metric over all ranks is the best so far.
 
     All ranks know the same best value, as `best`. All ranks must have this callback, after those
-    that change the metric.
+    that change the metric. The file of the best model so far stays until the better one is
+    complete, as in `hvd_p3.callbacks.ModelCheckpoint`.
 
     Args:
         monitor: str. Name of the metric.
@@ -50,7 +52,7 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
         super().__init__(
             filepath,
             monitor=monitor,
-            verbose=verbose if process.rank() == 0 else 0,
+            verbose=verbose,
             save_best_only=True,
             save_weights_only=save_weights_only,
             mode=mode,
@@ -58,15 +60,19 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
         )
 
     def _save_model(self, epoch, batch, logs):
-        if self.monitor_op is None:  # Keras sets it at the end of the first epoch
-            self._set_monitor_op()
-        super()._save_model(epoch, batch, self._with_mean(dict(logs or {})))
-
-    def _should_save_model(self, epoch, batch, logs, filepath):
-        # Called on all ranks, since it keeps the best value.
-        # Keras saves, with a warning, if the metric is missing, as in an epoch without validation.
-        is_best = super()._should_save_model(epoch, batch, logs, filepath)
-        return is_best and self.monitor in (logs or {}) and process.rank() == 0
+        logs = self._with_mean(dict(logs or {}))
+        if self.monitor not in logs:  # as in an epoch without validation
+            if process.rank() == 0:
+                warnings.warn(
+                    f"BestModelCheckpoint does not save: the logs have no '{self.monitor}'. "
+                    f"They have: {', '.join(logs) or 'nothing'}",
+                    stacklevel=2,
+                )
+            return
+        super()._save_model(epoch, batch, logs)  # decides and saves on rank 0
+        value = logs[self.monitor]
+        if process.rank() != 0 and (self.best is None or self.monitor_op(value, self.best)):
+            self.best = value
 
     def _with_mean(self, logs):
         """Replaces the metric in `logs` by its mean over all ranks."""

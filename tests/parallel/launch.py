@@ -1,5 +1,6 @@
 """Starts programs on several ranks with horovodrun, and leaves no process behind."""
 
+import contextlib
 import os
 import re
 import signal
@@ -77,6 +78,14 @@ class Job:
             except psutil.NoSuchProcess:
                 continue
         return alive
+
+    def rank(self, number):
+        """The process of a rank, under `--mpi`."""
+        for process in self.members():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.environ().get("OMPI_COMM_WORLD_RANK") == str(number):
+                    return process
+        raise AssertionError(f"rank {number} does not run")
 
     def end(self):
         """Ends what is still running."""

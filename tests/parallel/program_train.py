@@ -73,9 +73,9 @@ def main():
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     callbacks = [hvd.callbacks.P3Callback(verbose=0), _GoWrong()]
-    if "CHECKPOINTS" in os.environ and hvd.rank() == 0:
-        path = str(Path(os.environ["CHECKPOINTS"], "{epoch}.keras"))
-        callbacks.append(keras.callbacks.ModelCheckpoint(path))
+    if "CHECKPOINTS" in os.environ:
+        path = Path(os.environ["CHECKPOINTS"], "{epoch}.keras")
+        callbacks.append(hvd.callbacks.ModelCheckpoint(path))
     epochs = 100000 if what == "long" else 2
     model.fit(x, y, batch_size=8, epochs=epochs, callbacks=callbacks, verbose=0)
     print(f"rank {hvd.rank()} has finished", flush=True)

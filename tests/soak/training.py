@@ -1,4 +1,4 @@
-"""What the soak test reduces through TensorFlow: overlapped optimizers, and tensors of all dtypes."""
+"""What the soak test reduces through TensorFlow: overlapped optimizers, tensors of all dtypes."""
 
 import keras
 import numpy as np
