@@ -10,6 +10,7 @@ import sys
 
 OLDEST_TENSORFLOW = (2, 16)
 NEWEST_TENSORFLOW = (2, 20)
+OLDEST_KERAS = (3, 10)  # overlapped updates fail in those before
 
 _REBUILD = "rebuild hvd_p3 with `pip install --no-build-isolation --no-deps .` in its source folder"
 
@@ -46,12 +47,12 @@ def check_keras():
     except ImportError as error:
         raise ImportError(
             f"hvd_p3 needs Keras 3, which cannot be imported here ({error}): install it with "
-            "`pip install 'keras>=3'`."
+            "`pip install 'keras>=3.10'`."
         ) from None
-    if _version_pair(keras.__version__) < (3, 0):
+    if _version_pair(keras.__version__) < OLDEST_KERAS:
         raise ImportError(
-            f"Keras {keras.__version__} was found, but hvd_p3 needs Keras 3: install it with "
-            "`pip install 'keras>=3'`."
+            f"Keras {keras.__version__} was found, but hvd_p3 needs Keras 3.10 or newer: "
+            "install it with `pip install 'keras>=3.10'`."
         )
     if keras.backend.backend() != "tensorflow":
         raise ImportError(

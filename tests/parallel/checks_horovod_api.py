@@ -2,8 +2,6 @@
 
 # ruff: noqa: F401 - run_checks.py finds the checks by their names.
 
-import os
-
 from horovod_api.callbacks import (
     check_best_model_is_that_of_all_ranks,
     check_best_model_needs_the_metric_on_all_ranks,
@@ -33,16 +31,11 @@ from horovod_api.elastic import (
 )
 from horovod_api.loading import check_loaded_model_continues_bit_for_bit
 from horovod_api.process_sets import (
-    SINGLES,
-    check_dynamic_process_set,
-    check_static_process_sets,
+    check_collectives_of_process_sets,
+    check_process_sets_are_removed_and_added_again,
 )
 from horovod_api.sync_batch_normalization import (
     check_statistics_and_gradients_are_those_of_the_whole_batch,
 )
 
-SETTINGS = {"process_sets": SINGLES}
-
-
-def before_init():
-    os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"  # besides the static ones
+SETTINGS = {"process_sets": "dynamic"}

@@ -41,11 +41,12 @@ def test_legacy_keras_variable(monkeypatch):
     _assert_one_sentence(error, "TF_USE_LEGACY_KERAS", "unset")
 
 
-def test_keras_2(monkeypatch):
-    monkeypatch.setattr(keras, "__version__", "2.15.0")
+@pytest.mark.parametrize("version", ["2.15.0", "3.9.2"])
+def test_keras_that_is_too_old(monkeypatch, version):
+    monkeypatch.setattr(keras, "__version__", version)
     with pytest.raises(ImportError) as error:
         _environment.check_keras()
-    _assert_one_sentence(error, "Keras 2.15.0", "Keras 3")
+    _assert_one_sentence(error, f"Keras {version}", "Keras 3.10 or newer")
 
 
 def test_keras_on_another_backend(monkeypatch):

@@ -180,6 +180,14 @@ def test_takes_arguments_of_horovod_tensorflow_by_keyword(name):
     assert set(expected) - {"tensor"} <= {*positional, *by_keyword}
 
 
+def test_partial_optimizer_takes_horovods_arguments_in_horovods_order():
+    expected = _parameters_in_source(
+        _definitions(_source("keras", "__init__.py").body)["PartialDistributedOptimizer"]
+    )
+    positional, _ = _parameters(hvd_p3.PartialDistributedOptimizer)
+    assert positional == expected
+
+
 @pytest.mark.parametrize("name", ["none", "fp16"])
 def test_compression_has_horovods_members(name):
     assert hasattr(horovod.tensorflow.Compression, name)

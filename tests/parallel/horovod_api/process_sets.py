@@ -1,4 +1,4 @@
-"""Static and dynamic process sets."""
+"""Process sets of `init(process_sets="dynamic")`. checks_reduction.py has sets given to `init`."""
 
 import keras
 import numpy as np
@@ -7,11 +7,13 @@ from expect import raises, same_bits
 
 import hvd_p3 as hvd
 
-SINGLES = [hvd.ProcessSet([0]), hvd.ProcessSet([1])]
+_SINGLES = [hvd.ProcessSet([0]), hvd.ProcessSet([1])]
 
 
-def check_static_process_sets():
-    mine, other = SINGLES[hvd.rank()], SINGLES[1 - hvd.rank()]
+def check_collectives_of_process_sets():
+    for each in _SINGLES:
+        assert hvd.add_process_set(each) is each
+    mine, other = _SINGLES[hvd.rank()], _SINGLES[1 - hvd.rank()]
     assert mine.included() and not other.included()
     assert mine.size() == 1 and mine.rank() == 0
     assert hvd.global_process_set.size() == 2
@@ -26,8 +28,8 @@ def check_static_process_sets():
     assert hvd.broadcast_object("mine", root_rank=hvd.rank(), process_set=mine) == "mine"
 
 
-def check_dynamic_process_set():
-    first = SINGLES[0]
+def check_process_sets_are_removed_and_added_again():
+    first = _SINGLES[0]
     with raises(ValueError, "duplicate"):
         hvd.add_process_set([0])
     assert hvd.remove_process_set(first)
