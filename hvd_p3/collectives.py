@@ -524,7 +524,8 @@ def broadcast_variables(variables, root_rank, process_set=global_process_set, in
             )
             variable.assign(value)
 
-    broadcast_all()
+    # Each call makes a function. TensorFlow takes them for one, and would warn of traces.
+    broadcast_all.get_concrete_function()()
 
 
 def broadcast_global_variables(root_rank):

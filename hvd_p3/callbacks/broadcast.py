@@ -14,7 +14,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     Needed when ranks start from different random weights, or when one rank has loaded a
     checkpoint. Happens before the first step, or after it for a model that is built at its first
-    batch.
+    batch; once for each model and optimizer that the callback is used with.
 
     Args:
         root_rank: int. The rank whose values count.
@@ -45,6 +45,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         for variable in local_variables:
             self.register_local_var(variable)
         self._done = False
+        self._last = (None, None)  # the model and optimizer that `_done` is about
 
     def register_local_var(self, var):
         """Lets a variable of the model keep its value on each rank.
@@ -70,6 +71,10 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         training_setup.prepare(self.model)
+        trained = (self.model, self.model.optimizer)
+        if any(one is not other for one, other in zip(trained, self._last, strict=True)):
+            self._last = trained
+            self._done = False
         if self.model.built and self.model.optimizer.built:
             self._broadcast()
 

@@ -110,8 +110,11 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         return float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
 
     def _set_learning_rate(self, epoch):
+        self._change_learning_rate_to(self.initial_lr * self.multiplier(epoch))
+
+    def _change_learning_rate_to(self, rate):
         before = self._learning_rate()
-        self.model.optimizer.learning_rate = self.initial_lr * self.multiplier(epoch)
+        self.model.optimizer.learning_rate = rate
         after = self._learning_rate()
         if self._corrects and before > 0:  # after a rate of 0 the velocity has no scale
             momentum_correction.request(self.model.optimizer, after / before)

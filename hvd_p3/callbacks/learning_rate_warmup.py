@@ -59,6 +59,9 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         self.verbose = verbose
 
     def on_epoch_end(self, epoch, logs=None):
+        if epoch == self.end_epoch - 1:
+            # With steps_per_execution the last batches have had the rate of those before.
+            self._change_learning_rate_to(self.initial_lr)
         super().on_epoch_end(epoch, logs)
         if self.verbose and epoch == self.end_epoch - 1 and process.rank() == 0:
             print(

@@ -7,6 +7,7 @@ import tensorflow as tf
 from horovod.common.exceptions import HorovodInternalError
 
 import hvd_p3
+from hvd_p3 import collectives
 
 
 def _model():
@@ -128,6 +129,27 @@ def test_elastic_callbacks_count(one_rank, arguments):
         (first + 1, 2),
         (first + 2, 0),
     ]
+
+
+def test_variables_are_broadcast_once_for_each_model_and_optimizer(one_rank, monkeypatch):
+    broadcasts = []
+    monkeypatch.setattr(
+        collectives, "broadcast_variables", lambda variables, _: broadcasts.append(len(variables))
+    )
+    callback = hvd_p3.callbacks.BroadcastGlobalVariablesCallback(0)
+
+    def fit(model):
+        model.fit(np.ones((2, 2)), np.ones((2, 3)), callbacks=[callback], verbose=0)
+        return len(broadcasts)
+
+    first, second = _model(), _model()
+    assert [fit(each) for each in (first, first, second, second)] == [1, 1, 2, 2]
+    second.compile(second.optimizer, loss="mae")
+    assert fit(second) == 2
+    second.compile(hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mae")
+    assert fit(second) == 3
+    assert fit(first) == 4
+    assert broadcasts[0] == broadcasts[1] == len(first.variables) + len(first.optimizer.variables)
 
 
 def test_sync_batch_normalization_of_one_rank(one_rank):

@@ -231,6 +231,16 @@ def test_warm_up_on_one_rank_keeps_the_rate_and_says_so(one_rank, capsys):
     assert "Epoch 2:" in output
 
 
+@pytest.mark.parametrize("steps_per_execution", [1, 3])
+def test_warm_up_ends_with_the_whole_rate(fit, monkeypatch, steps_per_execution):
+    monkeypatch.setattr(process, "size", lambda: 4)
+    linear = _distributed(keras.optimizers.SGD(0.05, momentum=0.9))
+    linear.steps_per_execution = steps_per_execution
+    warm_up = hvd_p3.callbacks.LearningRateWarmupCallback(0.05, warmup_epochs=1)
+    fit("immediate", linear, 2, [warm_up])
+    np.testing.assert_allclose(linear.history.history["lr"], [0.05, 0.05], rtol=1e-6)
+
+
 def test_refusals(one_rank):
     schedule = hvd_p3.callbacks.LearningRateScheduleCallback
     with pytest.raises(ValueError, match="needs initial_lr"):
