@@ -95,7 +95,7 @@ py::tuple Receive(Channel& channel, int rank, int tag, double timeout_s) {
 }
 
 void AllReduce(Channel& channel, const py::array& array, double timeout_s,
-               const std::vector<int>& ranks, int64_t slice_bytes) {
+               const std::vector<int>& ranks, int64_t generation, int64_t slice_bytes) {
   const std::string dtype = py::str(py::dtype(array.dtype()));
   const auto parsed = DataTypeFromName(dtype);
   if (!parsed) throw py::value_error("all_reduce sums float32 or float64, received " + dtype);
@@ -107,7 +107,8 @@ void AllReduce(Channel& channel, const py::array& array, double timeout_s,
   Status status;
   {
     const py::gil_scoped_release release;
-    status = channel.AllReduce(data, array.size(), *parsed, ranks, slice_bytes, timeout_s);
+    status =
+        channel.AllReduce(data, array.size(), *parsed, ranks, generation, slice_bytes, timeout_s);
   }
   ThrowIfError(status);
 }
@@ -125,7 +126,7 @@ void BindShadow(py::module_& module) {
       .def("flush", &Flush, py::arg("timeout_s"))
       .def("receive", &Receive, py::arg("rank"), py::arg("tag"), py::arg("timeout_s"))
       .def("all_reduce", &AllReduce, py::arg("array"), py::arg("timeout_s"), py::arg("ranks"),
-           py::arg("slice_bytes"))
+           py::arg("generation"), py::arg("slice_bytes"))
       .def("close", &Channel::Close, py::call_guard<py::gil_scoped_release>());
   module.attr("ANY") = Channel::kAny;
   module.def("mpi_channel", &MakeMpiChannel, py::arg("name"), py::arg("timeout_s"));

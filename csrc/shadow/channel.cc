@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "core/rank_list.h"
+
 namespace hvd_p3 {
 
 Status Channel::CheckRankAndTag(int rank, int tag, bool any) const {
@@ -30,7 +32,7 @@ Status Channel::TimedOut(const std::string& what, double timeout_s) const {
 }
 
 Status Channel::CheckAllReduce(int64_t count, DataType dtype, const std::vector<int>& members,
-                               int64_t slice_bytes) const {
+                               int64_t generation, int64_t slice_bytes) const {
   const auto invalid = [this](const std::string& what) -> Status {
     return {StatusCode::kInvalidArgument, "all_reduce on channel '" + name() + "' " + what};
   };
@@ -38,6 +40,9 @@ Status Channel::CheckAllReduce(int64_t count, DataType dtype, const std::vector<
     return invalid(std::string("sums float32 or float64, received ") + DataTypeName(dtype));
   }
   if (count < 0) return invalid("needs a count of at least 0");
+  if (generation < 0) {
+    return invalid("needs a generation of at least 0, received " + std::to_string(generation));
+  }
   if (slice_bytes < ElementBytes(dtype)) {
     return invalid("needs slice_bytes of at least one element, received " +
                    std::to_string(slice_bytes));
@@ -51,6 +56,12 @@ Status Channel::CheckAllReduce(int64_t count, DataType dtype, const std::vector<
                    " in ascending order that include this one, " + std::to_string(rank()));
   }
   return {};
+}
+
+Status Channel::GivenUp(const std::vector<int>& members) const {
+  return {StatusCode::kTransport, "all_reduce on channel '" + name() + "' among " +
+                                      RankList(members) +
+                                      " is no longer possible: an earlier one was given up"};
 }
 
 }  // namespace hvd_p3

@@ -24,7 +24,7 @@ struct ChannelMessage {
 class Channel {
  public:
   static constexpr int kAny = -1;             // any rank, any tag
-  static constexpr int kGreatestTag = 32767;  // what MPI guarantees
+  static constexpr int kGreatestTag = 32766;  // MPI guarantees one more, which sums use
 
   explicit Channel(std::string name) : name_(std::move(name)) {}
   virtual ~Channel() = default;
@@ -52,9 +52,11 @@ class Channel {
   // one at a time. float32 and float64 only.
   //
   // Travels in pieces of `slice_bytes`. On an error, `data` holds sums in some places. After
-  // kTimedOut the members are out of step, and no further sum over these members is possible.
+  // kTimedOut the members are out of step, and no further sum over these members is possible in
+  // this `generation`, a number from 0 that is the same on all of them. Once all have agreed on a
+  // number that none has used, they are in step again.
   virtual Status AllReduce(void* data, int64_t count, DataType dtype,
-                           const std::vector<int>& members, int64_t slice_bytes,
+                           const std::vector<int>& members, int64_t generation, int64_t slice_bytes,
                            double timeout_s) = 0;
 
   // All calls that wait, and later ones, return kShutdown. When it returns, no thread is inside of
@@ -66,7 +68,8 @@ class Channel {
   Status Closed() const;
   Status TimedOut(const std::string& what, double timeout_s) const;
   Status CheckAllReduce(int64_t count, DataType dtype, const std::vector<int>& members,
-                        int64_t slice_bytes) const;
+                        int64_t generation, int64_t slice_bytes) const;
+  Status GivenUp(const std::vector<int>& members) const;
 
  private:
   const std::string name_;

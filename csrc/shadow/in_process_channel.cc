@@ -13,7 +13,11 @@
 namespace hvd_p3 {
 namespace {
 
-// The sum of one all-reduce, which ends when all members have left.
+// The members of sums, and their generation.
+using SumKey = std::pair<std::vector<int>, int64_t>;
+
+// The sum of one all-reduce, which ends when all members have left. What those have given who do
+// not wait any more stays, as in MPI.
 struct Sum {
   std::map<int, std::vector<char>> contributions;  // by rank, until the sum is made
   std::vector<char> total;
@@ -29,8 +33,8 @@ struct World {
   std::condition_variable changed;
   std::vector<std::deque<ChannelMessage>> inboxes;  // by receiving rank
   std::vector<bool> closed;
-  std::map<std::vector<int>, Sum> sums;  // by members
-  std::set<std::vector<int>> out_of_step;
+  std::map<SumKey, Sum> sums;
+  std::set<std::pair<int, SumKey>> out_of_step;  // with the rank that is
 };
 
 template <typename T>
@@ -91,43 +95,40 @@ class InProcessChannel : public Channel {
   }
 
   Status AllReduce(void* data, int64_t count, DataType dtype, const std::vector<int>& members,
-                   int64_t slice_bytes, double timeout_s) override {
-    const Status status = CheckAllReduce(count, dtype, members, slice_bytes);
+                   int64_t generation, int64_t slice_bytes, double timeout_s) override {
+    const Status status = CheckAllReduce(count, dtype, members, generation, slice_bytes);
     if (!status.ok()) return status;
     std::unique_lock<std::mutex> lock(world_->mutex);
-    const auto given_up = [&] { return world_->out_of_step.count(members) > 0; };
-    const auto end = [&](const Status& reason) {
-      world_->out_of_step.insert(members);
-      world_->changed.notify_all();
-      return reason;
-    };
-    Sum& sum = world_->sums[members];
+    const SumKey key(members, generation);
+    if (world_->out_of_step.count({rank_, key}) > 0) return GivenUp(members);
+    Sum& sum = world_->sums[key];
     // A rank may be here for the next sum while others have not left the last one.
-    bool in_time =
-        WaitUntil(&lock, timeout_s, [&] { return IsClosed() || given_up() || !sum.made; });
+    bool in_time = WaitUntil(&lock, timeout_s, [&] { return IsClosed() || !sum.made; });
     if (IsClosed()) return Closed();
-    if (in_time && !given_up()) {
+    const bool contributes = in_time;
+    if (contributes) {
       char* const bytes = static_cast<char*>(data);
       sum.contributions[rank_].assign(bytes, bytes + count * ElementBytes(dtype));
       if (sum.contributions.size() == members.size()) MakeSum(dtype, &sum);
-      in_time = WaitUntil(&lock, timeout_s, [&] { return IsClosed() || given_up() || sum.made; });
-      if (IsClosed()) return end(Closed());
+      in_time = WaitUntil(&lock, timeout_s, [&] { return IsClosed() || sum.made; });
     }
-    if (given_up()) {
-      return {StatusCode::kTransport, "all_reduce on channel '" + name() +
-                                          "' is no longer possible: an earlier one was given up"};
+    Status result;
+    if (IsClosed()) {
+      result = Closed();
+    } else if (!in_time) {
+      result = TimedOut("all_reduce did not hear from all ranks", timeout_s);
+    } else if (sum.total.size() != static_cast<size_t>(count * ElementBytes(dtype))) {
+      result = {StatusCode::kMismatch,
+                "ranks give all_reduce on channel '" + name() + "' different lengths"};
+    } else {
+      std::memcpy(data, sum.total.data(), sum.total.size());
     }
-    if (!in_time) return end(TimedOut("all_reduce did not hear from all ranks", timeout_s));
-    if (sum.total.size() != static_cast<size_t>(count * ElementBytes(dtype))) {
-      return end({StatusCode::kMismatch,
-                  "ranks give all_reduce on channel '" + name() + "' different lengths"});
-    }
-    std::memcpy(data, sum.total.data(), sum.total.size());
-    if (++sum.left == static_cast<int>(members.size())) {
+    if (!result.ok()) world_->out_of_step.insert({rank_, key});
+    if (contributes && ++sum.left == static_cast<int>(members.size())) {
       sum = Sum();
       world_->changed.notify_all();
     }
-    return {};
+    return result;
   }
 
   void Close() override {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/rank_list.h"
 #include "shadow/back_off.h"
+#include "shadow/message_sum.h"
 #include "shadow/mpi_bytes.h"
 #include "transport/mpi.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 // Before anybody has the channel, so that callers may use these too.
 constexpr int kNameTag = 0;
-constexpr int kGroupTag = 0;  // of messages that MPI keeps apart
+constexpr int kSumTag = Channel::kGreatestTag + 1;
 
 constexpr size_t kSlicesInFlight = 2;
 
@@ -118,12 +118,15 @@ Status MpiChannel::InMpi(const Function& function) {
 // --- Messages --------------------------------------------------------------------
 
 Status MpiChannel::Send(int to, int tag, const void* data, size_t bytes) {
-  Status status = CheckRankAndTag(to, tag, /*any=*/false);
-  if (!status.ok()) return status;
+  const Status status = CheckRankAndTag(to, tag, /*any=*/false);
+  return status.ok() ? SendAny(to, tag, data, bytes) : status;
+}
+
+Status MpiChannel::SendAny(int to, int tag, const void* data, size_t bytes) {
   const char* const begin = static_cast<const char*>(data);
   std::list<Outgoing> sent(1);
   sent.front().bytes.assign(begin, begin + bytes);
-  status = InMpi([&] {
+  const Status status = InMpi([&] {
     const MpiBytes length(bytes);
     return FromMpi(MPI_Isend(sent.front().bytes.data(), length.count(), length.type(), to, tag,
                              communicator_->get(), &sent.front().request),
@@ -168,6 +171,7 @@ bool MpiChannel::TakeArrived(int from, int tag, ChannelMessage* message) {
   std::set<std::pair<int, int>> kept_back;  // senders and tags of which an earlier one is not here
   for (auto each = arriving_.begin(); each != arriving_.end(); ++each) {
     if ((from != kAny && from != each->from) || (tag != kAny && tag != each->tag)) continue;
+    if (tag == kAny && each->tag == kSumTag) continue;
     const std::pair<int, int> order(each->from, each->tag);
     if (each->request != MPI_REQUEST_NULL) {
       kept_back.insert(order);
@@ -222,12 +226,15 @@ Status MpiChannel::TakeMessage(int from, int tag, bool* taken, ChannelMessage* m
 }
 
 Status MpiChannel::Receive(int from, int tag, double timeout_s, ChannelMessage* message) {
-  Status status = CheckRankAndTag(from, tag, /*any=*/true);
-  if (!status.ok()) return status;
+  const Status status = CheckRankAndTag(from, tag, /*any=*/true);
+  return status.ok() ? ReceiveAny(from, tag, timeout_s, message) : status;
+}
+
+Status MpiChannel::ReceiveAny(int from, int tag, double timeout_s, ChannelMessage* message) {
   BackOff back_off(timeout_s);
   while (true) {
     bool taken = false;
-    status = TakeMessage(from, tag, &taken, message);
+    Status status = TakeMessage(from, tag, &taken, message);
     if (!status.ok() || taken) return status;
     // A thread that only receives has to look after what is being sent, too.
     bool all_sent = false;
@@ -252,64 +259,63 @@ struct MpiChannel::Slice {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-Status MpiChannel::CommunicatorOf(const std::vector<int>& members, MPI_Comm* comm) {
-  *comm = communicator_->get();
-  if (static_cast<int>(members.size()) == size()) return {};
-  const auto found = communicators_.find(members);
-  if (found != communicators_.end()) {
-    *comm = found->second;
-    return {};
-  }
-  // Collective over the members alone, who have all just come here.
-  return InMpi([&] {
-    MPI_Group all = MPI_GROUP_NULL;
-    MPI_Group some = MPI_GROUP_NULL;
-    MPI_Comm_group(communicator_->get(), &all);
-    MPI_Group_incl(all, static_cast<int>(members.size()), members.data(), &some);
-    const Status status =
-        FromMpi(MPI_Comm_create_group(communicator_->get(), some, kGroupTag, comm),
-                "MPI_Comm_create_group");
-    MPI_Group_free(&some);
-    MPI_Group_free(&all);
-    if (status.ok()) {
-      MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
-      communicators_[members] = *comm;
-    }
-    return status;
-  });
-}
-
 Status MpiChannel::AllReduce(void* data, int64_t count, DataType dtype,
-                             const std::vector<int>& members, int64_t slice_bytes,
-                             double timeout_s) {
-  Status status = CheckAllReduce(count, dtype, members, slice_bytes);
+                             const std::vector<int>& members, int64_t generation,
+                             int64_t slice_bytes, double timeout_s) {
+  Status status = CheckAllReduce(count, dtype, members, generation, slice_bytes);
   if (!status.ok()) return status;
   const std::unique_lock<std::mutex> lock(reducing_, std::try_to_lock);
   if (!lock.owns_lock()) {
     return {StatusCode::kInvalidArgument,
             "two threads call all_reduce on channel '" + name() + "' at the same time"};
   }
-  if (out_of_step_.count(members) > 0) {
-    return {StatusCode::kTransport, "all_reduce on channel '" + name() + "' among " +
-                                        RankList(members) +
-                                        " is no longer possible: an earlier one was given up"};
-  }
-  MPI_Comm comm = MPI_COMM_NULL;
-  status = CommunicatorOf(members, &comm);
-  if (!status.ok()) return status;
-  std::list<Slice> in_flight;
-  status = ReduceSlices(static_cast<char*>(data), count, dtype, comm, slice_bytes, timeout_s,
-                        &in_flight);
-  if (!status.ok()) {
-    out_of_step_.insert(members);
-    if (!in_flight.empty()) new std::list<Slice>(std::move(in_flight));  // MPI may still use them
-  }
+  const SumKey key(members, generation);
+  if (out_of_step_.count(key) > 0) return GivenUp(members);
+  char* const bytes = static_cast<char*>(data);
+  // MPI has no call that makes a communicator of some ranks, or a second one after a sum was given
+  // up, and returns when one of them is dead. So all other sums go by messages.
+  const bool all = generation == 0 && static_cast<int>(members.size()) == size();
+  status = all ? SumOfAll(bytes, count, dtype, slice_bytes, timeout_s)
+               : SumOfSome(bytes, count, dtype, key, slice_bytes, timeout_s);
+  if (!status.ok()) out_of_step_.insert(key);
   return status;
 }
 
-Status MpiChannel::ReduceSlices(char* data, int64_t count, DataType dtype, MPI_Comm comm,
-                                int64_t slice_bytes, double timeout_s,
-                                std::list<Slice>* in_flight) {
+Status MpiChannel::SumOfAll(char* data, int64_t count, DataType dtype, int64_t slice_bytes,
+                            double timeout_s) {
+  std::list<Slice> in_flight;
+  const Status status = ReduceSlices(data, count, dtype, slice_bytes, timeout_s, &in_flight);
+  if (!in_flight.empty()) new std::list<Slice>(std::move(in_flight));  // MPI may still use them
+  return status;
+}
+
+Status MpiChannel::SumOfSome(char* data, int64_t count, DataType dtype, const SumKey& key,
+                             int64_t slice_bytes, double timeout_s) {
+  const auto& [members, generation] = key;
+  int64_t hash = 0;  // wraps around
+  for (const int member : members) {
+    hash = static_cast<int64_t>(static_cast<uint64_t>(hash) * 1'000'003 +
+                                static_cast<uint64_t>(member) + 1);
+  }
+  MessageSum sum(
+      members, rank(), {generation, hash, sums_[key]++},
+      [&](int to, const std::vector<char>& bytes) {
+        return SendAny(to, kSumTag, bytes.data(), bytes.size());
+      },
+      [&](int from, double left_s, std::vector<char>* bytes) {
+        ChannelMessage message;
+        const Status status = ReceiveAny(from, kSumTag, left_s, &message);
+        *bytes = std::move(message.bytes);
+        return status.code() == StatusCode::kTimedOut
+                   ? TimedOut("all_reduce did not hear from all ranks", timeout_s)
+                   : status;
+      },
+      timeout_s);
+  return sum.Run(data, count, dtype, slice_bytes);
+}
+
+Status MpiChannel::ReduceSlices(char* data, int64_t count, DataType dtype, int64_t slice_bytes,
+                                double timeout_s, std::list<Slice>* in_flight) {
   const int64_t element = ElementBytes(dtype);
   const int64_t most = std::min(slice_bytes, int64_t{1} << 30) / element;
   const MPI_Datatype type = dtype == DataType::kFloat32 ? MPI_FLOAT : MPI_DOUBLE;
@@ -323,7 +329,7 @@ Status MpiChannel::ReduceSlices(char* data, int64_t count, DataType dtype, MPI_C
       slice.buffer.assign(slice.target, slice.target + elements * element);
       const Status status = InMpi([&] {
         return FromMpi(MPI_Iallreduce(MPI_IN_PLACE, slice.buffer.data(), static_cast<int>(elements),
-                                      type, MPI_SUM, comm, &slice.request),
+                                      type, MPI_SUM, communicator_->get(), &slice.request),
                        "MPI_Iallreduce");
       });
       if (!status.ok()) return status;

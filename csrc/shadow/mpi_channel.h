@@ -13,6 +13,7 @@
 #include <set>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shadow/channel.h"
@@ -36,7 +37,7 @@ class MpiChannel : public Channel {
   Status Flush(double timeout_s) override;
   Status Receive(int from, int tag, double timeout_s, ChannelMessage* message) override;
   Status AllReduce(void* data, int64_t count, DataType dtype, const std::vector<int>& members,
-                   int64_t slice_bytes, double timeout_s) override;
+                   int64_t generation, int64_t slice_bytes, double timeout_s) override;
   void Close() override;
 
  private:
@@ -53,6 +54,8 @@ class MpiChannel : public Channel {
     MPI_Request request = MPI_REQUEST_NULL;  // MPI_REQUEST_NULL when it is all here
   };
   struct Slice;
+  // Members of sums, and their generation.
+  using SumKey = std::pair<std::vector<int>, int64_t>;
 
   MpiChannel(const std::string& name, std::unique_ptr<MpiCommunicator> communicator);
 
@@ -60,13 +63,18 @@ class MpiChannel : public Channel {
   template <typename Function>
   Status InMpi(const Function& function);
   Status CheckSameName(double timeout_s);
+  // As Send and Receive, with the tag of sums, too.
+  Status SendAny(int to, int tag, const void* data, size_t bytes);
+  Status ReceiveAny(int from, int tag, double timeout_s, ChannelMessage* message);
   Status TestOutgoing(bool* all_sent);
   Status TakeMessage(int from, int tag, bool* taken, ChannelMessage* message);
   bool TakeArrived(int from, int tag, ChannelMessage* message);
   Status StartArriving(int from, int tag, bool* started);
-  Status CommunicatorOf(const std::vector<int>& members, MPI_Comm* comm);
+  Status SumOfAll(char* data, int64_t count, DataType dtype, int64_t slice_bytes, double timeout_s);
+  Status SumOfSome(char* data, int64_t count, DataType dtype, const SumKey& key,
+                   int64_t slice_bytes, double timeout_s);
   // Leaves in `in_flight` what MPI may still use.
-  Status ReduceSlices(char* data, int64_t count, DataType dtype, MPI_Comm comm, int64_t slice_bytes,
+  Status ReduceSlices(char* data, int64_t count, DataType dtype, int64_t slice_bytes,
                       double timeout_s, std::list<Slice>* in_flight);
 
   const std::unique_ptr<MpiCommunicator> communicator_;
@@ -82,9 +90,9 @@ class MpiChannel : public Channel {
   std::list<Arriving> arriving_;  // under receiving_, in the order of arrival
 
   std::mutex reducing_;  // held by the thread in AllReduce
-  // Under reducing_: communicators of some of the ranks, and those whose members are out of step.
-  std::map<std::vector<int>, MPI_Comm> communicators_;
-  std::set<std::vector<int>> out_of_step_;
+  // Under reducing_: how many sums there were by messages, and whose members are out of step.
+  std::map<SumKey, int64_t> sums_;
+  std::set<SumKey> out_of_step_;
 };
 
 }  // namespace hvd_p3

@@ -70,7 +70,7 @@ class Channel:
 
         Args:
             rank: int, the receiver; may be this rank.
-            tag: int from 0 to 32767.
+            tag: int from 0 to 32766.
             message: bytes, or a NumPy array that is contiguous in memory, of any size.
 
         Raises:
@@ -112,7 +112,9 @@ class Channel:
         """
         return self._channel.receive(rank, tag, timeout_s)
 
-    def all_reduce(self, array, timeout_s=_ANSWER_S, ranks=None, slice_bytes=_SLICE_BYTES):
+    def all_reduce(
+        self, array, timeout_s=_ANSWER_S, ranks=None, slice_bytes=_SLICE_BYTES, generation=0
+    ):
         """Replaces the elements of an array by their sums over ranks.
 
         All ranks in `ranks` make the same calls in the same order. Waits asleep for those that are
@@ -124,10 +126,12 @@ class Channel:
             timeout_s: float, seconds for the whole.
             ranks: List of int, in ascending order; `None` is all ranks.
             slice_bytes: int, bytes that travel as one piece.
+            generation: int from 0, the same on all ranks. After an error, ranks that agree on a
+                number that none of them has used can go on.
 
         Raises:
             TimeoutError: If not all ranks come in time. The ranks are out of step then: a later sum
-                over the same `ranks` raises `RuntimeError`.
+                over the same `ranks` in the same generation raises `RuntimeError`.
             ChannelClosedError: If the channel is closed before or meanwhile.
             RuntimeError: If MPI has ended or the network has failed.
             ValueError: If an argument makes no sense.
@@ -135,7 +139,7 @@ class Channel:
         if not isinstance(array, np.ndarray):
             raise ValueError(f"all_reduce works in place on a NumPy array. Received: {type(array)}")
         members = self._all_ranks if ranks is None else list(ranks)
-        self._channel.all_reduce(array, timeout_s, members, slice_bytes)
+        self._channel.all_reduce(array, timeout_s, members, generation, slice_bytes)
 
     def close(self):
         """Ends all calls that wait, on this rank, with `ChannelClosedError`."""
