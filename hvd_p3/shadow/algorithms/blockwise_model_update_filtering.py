@@ -13,13 +13,15 @@ class BlockwiseModelUpdateFiltering(Algorithm):
     With `n` ranks, each synchronisation computes
 
         w_mean   = (w_1 + ... + w_n) / n                    by all-reduce
-        d        = block_momentum * d + eta * (w_mean - w_global)
+        d        = block_momentum * d + eta * (w_mean - target)
         w_global = w_global + d
+        target   = w_global                                 or, with Nesterov's momentum,
+                   w_global + block_momentum * d
         w_i      = (1 - alpha) * w_i + alpha * target       on each rank i
 
-    where `target` is `w_global`, or `w_global + block_momentum * d` with Nesterov's momentum. With
-    `eta=1` and no momentum this is model averaging. At the end, after one more step with the last
-    weights, all ranks are left with `w_global`.
+    where `target` starts as the first weights, too: the update is measured from where ranks were
+    drawn to. With `eta=1` and no momentum this is model averaging. At the end, after one more step
+    with the last weights, all ranks are left with `w_global`.
 
     Method: ShadowSync (Zheng et al., 2020), the algorithm S-BMUF; Scalable Training of Deep
     Learning Machines by Incremental Block Training with Intra-block Parallel Optimization and
@@ -67,9 +69,7 @@ class BlockwiseModelUpdateFiltering(Algorithm):
 
     def synchronize(self, weights, group):
         self._step(group.mean(weights))
-        if self.nesterov:
-            return self._global + self.block_momentum * self._update
-        return self._global
+        return self._target()
 
     def ranks_changed(self, group):
         # A sum that failed may have come to its end on some ranks.
@@ -80,8 +80,16 @@ class BlockwiseModelUpdateFiltering(Algorithm):
         self._step(group.mean(weights))
         return self._global
 
+    def _target(self):
+        """Where ranks are drawn to: the global weights, or ahead of them by the momentum."""
+        if self.nesterov:
+            return self._global + self.block_momentum * self._update
+        return self._global
+
     def _step(self, mean):
-        mean -= self._global
+        # Training has started from the target, not from the global weights: with Nesterov's
+        # momentum, the way between them is no update of training.
+        mean -= self._target()
         mean *= self.eta
         self._update *= self.block_momentum
         self._update += mean

@@ -79,16 +79,62 @@ def test_model_averaging(alpha):
 def test_blockwise_model_update_filtering(alpha, eta, momentum, nesterov):
     results = _run(lambda: BlockwiseModelUpdateFiltering(alpha, eta, momentum, nesterov))
 
-    w = np.stack(_RANKS * [_start()])
-    w_global = _start()
-    d = np.zeros(_SIZE)
+    # Chen and Huo (2016), with their names: block momentum `eta_t`, block learning rate `zeta_t`.
+    # Workers start block t from W_g(t - 1), which is W(t - 1) with classical block momentum, and
+    # W(t - 1) + eta_t Delta(t - 1) with Nesterov's; G(t) is measured from there.
+    eta_t, zeta_t = momentum, eta
+    workers = np.stack(_RANKS * [_start()])
+    model = global_model = _start()
+    delta = np.zeros(_SIZE)
+
+    def end_of_block(workers, model, global_model, delta):
+        gradient = workers.mean(axis=0) - global_model
+        delta = eta_t * delta + zeta_t * gradient
+        model = model + delta
+        return model, model + eta_t * delta if nesterov else model, delta
+
     for t in range(_ROUNDS):
-        w += np.stack([_trained(i, t) for i in range(_RANKS)])
-        d = momentum * d + eta * (w.mean(axis=0) - w_global)
-        w_global = w_global + d
-        w = (1 - alpha) * w + alpha * (w_global + (momentum * d if nesterov else 0))
-    d = momentum * d + eta * (w.mean(axis=0) - w_global)
-    _assert_same(results, w, w_global + d)
+        workers = workers + np.stack([_trained(i, t) for i in range(_RANKS)])
+        model, global_model, delta = end_of_block(workers, model, global_model, delta)
+        workers = (1 - alpha) * workers + alpha * global_model
+    model, _, _ = end_of_block(workers, model, global_model, delta)
+    _assert_same(results, workers, model)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_of_one_push_is_its_geometric_series(nesterov):
+    """A push of 1 without any training after it moves the weights by 1 / (1 - momentum)."""
+
+    def program(channel):
+        group = Group(channel, timeout_s=20)
+        algorithm = BlockwiseModelUpdateFiltering(1.0, block_momentum=0.9, nesterov=nesterov)
+        algorithm.start(np.zeros(1), group)
+        weights = np.ones(1)
+        for _ in range(30):
+            weights = algorithm.synchronize(weights, group)
+        return algorithm._global[0]
+
+    (moved,) = ranks.run(1, program)
+    assert moved == pytest.approx((1 - 0.9**30) / (1 - 0.9))
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_large_block_momentum_converges(nesterov):
+    """Rank i descends on (w - i)^2 / 2, with 5 steps between two synchronisations."""
+
+    def program(channel):
+        group = Group(channel, timeout_s=20)
+        algorithm = BlockwiseModelUpdateFiltering(1.0, 1.0, 0.9, nesterov)
+        weights = np.array([5.0])
+        algorithm.start(weights, group)
+        for _ in range(400):
+            for _ in range(5):
+                weights = weights - 0.05 * (weights - channel.rank)
+            weights = algorithm.synchronize(weights, group)
+        return weights[0]
+
+    mean_of_optima = np.mean(range(_RANKS))
+    assert ranks.run(_RANKS, program) == pytest.approx(_RANKS * [mean_of_optima], abs=1e-6)
 
 
 @pytest.mark.parametrize("servers", [None, 1, 2, [2, 0]])
