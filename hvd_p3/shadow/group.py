@@ -23,6 +23,9 @@ class Group:
     def __init__(self, channel, timeout_s):
         self.channel = channel
         self.timeout_s = timeout_s
+        # Optional NumPy array of bool, for each element of the weights: whether it must stay within
+        # the values of the ranks, as statistics and weights with a constraint must.
+        self.bounded = None
         self._ranks = list(range(channel.size))
 
     @property

@@ -32,6 +32,7 @@ class Synchronizer:
         self._algorithm = algorithm
         self._weights = weights
         self._group = Group(channel, timeout_s)
+        self._group.bounded = weights.bounded
         self._membership = Membership(self._group, session)
         self._meter = meter
         self._failed = False  # a sum, since the last meeting
@@ -128,10 +129,8 @@ class Synchronizer:
     def _blend(self):
         vector, ticket = self._weights.read()
         target = self._algorithm.synchronize(vector, self._group)
-        difference = target - vector
-        difference *= self._algorithm.alpha
-        self._weights.add(difference, ticket)
-        self._meter.synchronized()
+        if self._weights.blend(vector, target, self._algorithm.alpha, ticket):
+            self._meter.synchronized()
 
     def _try_to_end(self):
         """Returns (final weights, report), or (None, None) if a rank did not come."""

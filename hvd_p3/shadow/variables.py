@@ -36,6 +36,18 @@ def replicated_variables(model):
     ]
 
 
+def is_bounded(variable):
+    """Whether values of a variable must stay within those that it has on some rank.
+
+    So with statistics, such as variances, which must not become negative, and with weights that
+    have a constraint.
+
+    Args:
+        variable: Keras or TensorFlow variable.
+    """
+    return not variable.trainable or getattr(variable, "constraint", None) is not None
+
+
 def check_variables(variables):
     """Returns the TensorFlow variables of variables that are to be synchronised.
 

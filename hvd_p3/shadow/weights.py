@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import tensorflow as tf
 
-from hvd_p3.shadow.variables import check_variables
+from hvd_p3.shadow.variables import check_variables, is_bounded
 from hvd_p3.variables import path_of
 
 
@@ -39,12 +39,20 @@ class ReplicatedWeights:
         self._dtype = tf.float64 if is_double else tf.float32
         self._sizes = [native.shape.num_elements() for native in self._natives]
         self.size = sum(self._sizes)
+        self._bounded = [is_bounded(variable) for variable in variables]
+        # Of each element of the vector, whether it must stay within the values of the ranks.
+        self.bounded = np.repeat(self._bounded, self._sizes)
         self._lock = threading.RLock()
         self._changes = 0  # how often others have had the variables for themselves
         vector = tf.TensorSpec([self.size], self._dtype)
         # Functions, so that each is one call that holds the GIL only at its ends.
         self._read = tf.function(self._concatenated).get_concrete_function()
         self._add = tf.function(self._add_parts, input_signature=[vector]).get_concrete_function()
+        if any(self._bounded):
+            share = tf.TensorSpec([], self._dtype)
+            self._draw = tf.function(
+                self._draw_bounded, input_signature=[vector, share]
+            ).get_concrete_function()
 
     @property
     def dtype(self):
@@ -66,6 +74,12 @@ class ReplicatedWeights:
     def _add_parts(self, vector):
         for native, part in self._parts(vector):
             native.assign_add(part, read_value=False)
+
+    def _draw_bounded(self, target, alpha):
+        for (native, part), bounded in zip(self._parts(target), self._bounded, strict=True):
+            if bounded:
+                share = tf.cast(alpha, native.dtype)
+                native.assign((1 - share) * native + share * part, read_value=False)
 
     def read(self):
         """Returns (vector, ticket): a new 1-D NumPy array, and what `add` takes with it."""
@@ -90,6 +104,31 @@ class ReplicatedWeights:
                 return False
             self._add(tf.constant(vector, self._dtype))
             return True
+
+    def blend(self, before, target, alpha, ticket):
+        """Draws the variables towards a target: adds `alpha * (target - before)`.
+
+        Bounded variables are set to `(1 - alpha) * now + alpha * target` instead, which is never
+        outside of what they are and the target, however much training has changed them meanwhile.
+        An update of training between the two may be lost.
+
+        Args:
+            before: 1-D NumPy array, as `read` has returned it.
+            target: 1-D NumPy array.
+            alpha: float.
+            ticket: As `read` has returned it.
+
+        Returns:
+            Whether it was done; see `add`.
+        """
+        difference = target - before
+        difference *= alpha
+        difference[self.bounded] = 0
+        with self._lock:
+            added = self.add(difference, ticket)
+            if added and any(self._bounded):
+                self._draw(tf.constant(target, self._dtype), tf.constant(alpha, self._dtype))
+            return added
 
     def assign(self, vector):
         """Sets the variables. Only while nobody trains them.

@@ -23,6 +23,9 @@ class BlockwiseModelUpdateFiltering(Algorithm):
     drawn to. With `eta=1` and no momentum this is model averaging. At the end, after one more step
     with the last weights, all ranks are left with `w_global`.
 
+    Statistics, such as those of batch normalisation, and weights with a constraint are averaged
+    instead (`w_global = w_mean`, `d = 0`): momentum would lead beyond their bounds.
+
     Method: ShadowSync (Zheng et al., 2020), the algorithm S-BMUF; Scalable Training of Deep
     Learning Machines by Incremental Block Training with Intra-block Parallel Optimization and
     Blockwise Model-Update Filtering (Chen and Huo, 2016), for the momentum.
@@ -68,7 +71,7 @@ class BlockwiseModelUpdateFiltering(Algorithm):
         self._update = np.zeros_like(weights)
 
     def synchronize(self, weights, group):
-        self._step(group.mean(weights))
+        self._step(group.mean(weights), group.bounded)
         return self._target()
 
     def ranks_changed(self, group):
@@ -77,7 +80,7 @@ class BlockwiseModelUpdateFiltering(Algorithm):
         self._update = group.broadcast(self._update)
 
     def finish(self, weights, group):
-        self._step(group.mean(weights))
+        self._step(group.mean(weights), group.bounded)
         return self._global
 
     def _target(self):
@@ -86,7 +89,8 @@ class BlockwiseModelUpdateFiltering(Algorithm):
             return self._global + self.block_momentum * self._update
         return self._global
 
-    def _step(self, mean):
+    def _step(self, mean, bounded):
+        averaged = mean[bounded] if bounded is not None else None
         # Training has started from the target, not from the global weights: with Nesterov's
         # momentum, the way between them is no update of training.
         mean -= self._target()
@@ -94,3 +98,6 @@ class BlockwiseModelUpdateFiltering(Algorithm):
         self._update *= self.block_momentum
         self._update += mean
         self._global += self._update
+        if bounded is not None:
+            self._global[bounded] = averaged
+            self._update[bounded] = 0
