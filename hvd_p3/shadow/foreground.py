@@ -8,11 +8,11 @@ class ForegroundSession(Session):
 
     Args:
         every: int, iterations between two synchronisations.
-        others: See `Session`.
+        others, more: See `Session`.
     """
 
-    def __init__(self, *others, every):
-        super().__init__(*others)
+    def __init__(self, *others, every, **more):
+        super().__init__(*others, **more)
         self._every = every
         self._since_last = 0
 
@@ -40,7 +40,7 @@ class ForegroundSession(Session):
             self._synchronizer.show_life()
 
     def _finish(self):
-        self.report = self._synchronizer.finish(interval_s=0.0)
+        self.report = self._synchronizer.finish()
 
     def _try(self, action):
         try:

@@ -11,6 +11,11 @@ MEETING_TAG = 1
 VERDICT_TAG = 2
 
 
+def names_of(ranks):
+    """Ranks as people call them: "rank 3", or "ranks 3, 5"."""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(map(str, ranks))}"
+
+
 class Group:
     """The ranks that synchronise, and ways to talk to them. For one thread at a time, but `send`
     and `receive` are for any.
@@ -18,15 +23,17 @@ class Group:
     Args:
         channel: `Channel`.
         timeout_s: float, seconds after which a rank that does not answer counts as gone.
+        ranks: Optional list of int, those that take part; by default all of the channel.
+        generation: int, of the sums of these ranks; see `Channel.all_reduce`.
     """
 
-    def __init__(self, channel, timeout_s):
+    def __init__(self, channel, timeout_s, ranks=None, generation=0):
         self.channel = channel
         self.timeout_s = timeout_s
         # Optional NumPy array of bool, for each element of the weights: whether it must stay within
         # the values of the ranks, as statistics and weights with a constraint must.
         self.bounded = None
-        self._ranks = list(range(channel.size))
+        self.agree(range(channel.size) if ranks is None else ranks, generation)
 
     @property
     def rank(self):
@@ -43,9 +50,24 @@ class Group:
         """int, how many ranks take part."""
         return len(self._ranks)
 
+    @property
+    def agreed_ranks(self):
+        """List of int, the ranks of the last call of `agree`; some may have been given up since."""
+        return list(self._agreed)
+
+    @property
+    def generation(self):
+        """int, the generation of sums."""
+        return self._generation
+
     def keep(self, ranks):
-        """Goes on with some of the ranks. All of them call this."""
+        """Goes on with some of the ranks. They call `agree` before the next sum."""
         self._ranks = list(ranks)
+
+    def agree(self, ranks, generation):
+        """Goes on with some of the ranks, which all call this, and a generation of their sums."""
+        self._ranks = self._agreed = list(ranks)
+        self._generation = generation
 
     def sum(self, vector):
         """The sum over the ranks; all of them call this.
@@ -60,7 +82,7 @@ class Group:
             TimeoutError: If some rank does not come within `timeout_s`.
         """
         total = vector.copy()
-        self.channel.all_reduce(total, self.timeout_s, self._ranks)
+        self.channel.all_reduce(total, self.timeout_s, self._ranks, generation=self._generation)
         return total
 
     def mean(self, vector):
@@ -79,7 +101,7 @@ class Group:
 
         Args:
             rank: int.
-            tag: int from 100 to 32767.
+            tag: int from 100 to 32766.
             message: bytes or NumPy array.
         """
         self.channel.send(rank, tag, message)
@@ -89,7 +111,7 @@ class Group:
 
         Args:
             rank: int, or `ANY`.
-            tag: int from 100 to 32767.
+            tag: int from 100 to 32766.
             timeout_s: float, seconds; `None` is the group's, less than 0 until the end.
 
         Returns:

@@ -115,6 +115,18 @@ def fit(model, data, workers=1, epochs=1, steps_per_epoch=None, callbacks=(), ve
         [*callbacks, history], model=model, epochs=epochs, steps=steps_per_epoch, verbose=verbose
     )
     step = _Step(model)
+    try:
+        _train(model, step, every, data, workers, epochs, steps_per_epoch, verbose)
+    except BaseException:
+        for callback in callbacks:
+            if hasattr(callback, "abort"):  # ends what other ranks would wait for
+                callback.abort()
+        raise
+    return history
+
+
+def _train(model, step, every, data, workers, epochs, steps_per_epoch, verbose):
+    """Calls the callbacks, and trains in between."""
     every.on_train_begin()
     iterators = None
     for epoch in range(epochs):
@@ -131,7 +143,6 @@ def fit(model, data, workers=1, epochs=1, steps_per_epoch=None, callbacks=(), ve
         if model.stop_training:
             break
     every.on_train_end()
-    return history
 
 
 class _Step:

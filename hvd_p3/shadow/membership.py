@@ -1,25 +1,19 @@
-"""Who takes part in synchronisation: ranks meet, and those that are gone are noticed.
+"""Who takes part in synchronisation: ranks meet, and agree on who is left.
 
-The first rank leads. To a meeting, each rank sends it a message; when all have come, it answers all
-with a verdict. A rank that has not been heard of for the time limit is given up: the others go on
-without it. Ranks that do not meet for long, since each synchronises at its own pace, send signs of
-life instead.
+To a meeting, each rank sends the leader a message; when all have come, it answers all with a
+verdict. A rank that has not been heard of for the time limit is given up: the others go on without
+it. If the leader was given up, the next one leads, and what was done after the last meeting counts
+as failed, since its verdict may have reached only some ranks.
 """
 
-import contextlib
-import json
-import time
+from hvd_p3.shadow.group import MEETING_TAG, VERDICT_TAG, names_of
+from hvd_p3.shadow.liveness import Liveness, SynchronizationError
 
-from hvd_p3.shadow.channel import ANY
-from hvd_p3.shadow.group import MEETING_TAG, VERDICT_TAG
+__all__ = ["Membership", "SynchronizationError", "Verdict"]
 
-_SIGNS_IN_LIMIT = 8  # signs of life within the time limit
-# While a rank waits for an all-reduce, up to the time limit, it sends none.
+# While a rank waits for an all-reduce, up to the time limit, it sends no signs of life.
 _LIMITS_UNTIL_GONE = 2
-
-
-class SynchronizationError(RuntimeError):
-    """Synchronisation has ended on this rank, which may train on; the message says why."""
+_NUMBERS_IN_SESSION = 2**32  # of meetings
 
 
 class Verdict:
@@ -27,18 +21,23 @@ class Verdict:
 
     Args:
         finished: bool, whether all ranks have finished training.
+        training: List of int, the ranks that have not.
         gone: List of int, the ranks that were given up.
         failed: bool, whether what some rank did after the last meeting has failed.
+        failures: int, how many meetings in a row have found that something has failed, though no
+            rank was gone.
     """
 
-    def __init__(self, finished, gone, failed):
+    def __init__(self, finished, training, gone, failed, failures):
         self.finished = finished
+        self.training = training
         self.gone = gone
         self.failed = failed
+        self.failures = failures
 
 
 class Membership:
-    """The meetings of one group. For one thread at a time.
+    """The meetings of one group. For one thread at a time, but `leave` is for any.
 
     Args:
         group: `Group`; ranks that are given up leave it.
@@ -47,63 +46,72 @@ class Membership:
 
     def __init__(self, group, session):
         self._group = group
-        self._channel = group.channel
         self._session = session
-        self._number = 0
         self._limit_s = _LIMITS_UNTIL_GONE * group.timeout_s
-        self._sign_s = group.timeout_s / _SIGNS_IN_LIMIT
-        self._last_sign = -float("inf")
-        self._heard = dict.fromkeys(group.ranks, time.monotonic())
-        self._leader_left = False
-        self._early = []  # to the leader, before it has come to a meeting itself
+        self._alive = Liveness(group, session, self._limit_s)
+        self._number = 0
+        self._failures = 0
+
+    def show_life(self, give_up=False):
+        """Tells the leader, or if this is the leader all others, that this rank is alive. Call it
+        often: most calls do nothing.
+
+        Args:
+            give_up: bool, whether to give up ranks that are silent. For ranks that meet only at the
+                end; others find out in the next meeting.
+
+        Returns:
+            List of int, the ranks that have been given up since the last time.
+
+        Raises:
+            SynchronizationError: If this rank was given up by the others.
+        """
+        self._alive.show(give_up)
+        gone = [rank for rank in self._group.ranks if rank not in self._alive.ranks]
+        if give_up and gone:
+            self._group.keep(self._alive.ranks)
+            return gone
+        return []
+
+    def leave(self, returns=False):
+        """Tells the others not to wait for this rank, which will come to no meeting any more.
+
+        Args:
+            returns: bool, whether it may come to another session.
+        """
+        self._alive.leave(returns)
 
     @property
-    def _leader(self):
-        return self._group.ranks[0]
+    def left(self):
+        """Set of int, the ranks that are gone because they have left."""
+        return self._alive.left
 
-    def show_life(self):
-        """Tells the leader, or if this is the leader all others, that this rank is alive. Call it
-        often: most calls do nothing."""
-        now = time.monotonic()
-        if now - self._last_sign < self._sign_s:
-            return
-        self._last_sign = now
-        self._send_sign()
-        if self._group.rank == self._leader:
-            while (heard := self._hear(0))[0] is not None:
-                self._early.append(heard)
-        else:
-            self._hear_leader()
+    @property
+    def returning(self):
+        """Set of int, those of them that may come to another session."""
+        return self._alive.returning
 
-    def _hear_leader(self):
-        """Takes the leader's signs, which nobody waits for."""
-        with contextlib.suppress(TimeoutError):
-            while True:
-                _, _, message = self._channel.receive(self._leader, VERDICT_TAG, 0)
-                self._leader_left |= "left" in self._parse(message)
-
-    def _send_sign(self):
-        if self._group.rank == self._leader:
-            for rank in self._group.ranks[1:]:
-                self._send(rank, VERDICT_TAG, {"sign": True})
-        else:
-            self._send(self._leader, MEETING_TAG, {"sign": True})
-
-    def leave(self):
-        """Tells the others not to wait for this rank, which will come to no meeting any more."""
-        others = self._group.ranks[1:] if self._group.rank == self._leader else [self._leader]
-        for rank in others:
-            tag = MEETING_TAG if rank == self._leader else VERDICT_TAG
-            self._send(rank, tag, {"left": True})
-
-    def meet(self, finished=False, failed=False, signature=None, limit_s=None):
+    def meet(
+        self,
+        finished=False,
+        failed=False,
+        signature=None,
+        limit_s=None,
+        needs_leader=False,
+        waits_for=lambda ranks: None,
+    ):
         """Waits until all ranks that are alive have come to the same meeting.
 
         Args:
             finished: bool, whether this rank has finished training.
             failed: bool, whether what it did after the last meeting has failed.
-            signature: Optional list of str that must be the same on all ranks.
+            signature: Optional list of str that must be the same on all ranks. A meeting with it is
+                the first: no rank may be missing.
             limit_s: float, seconds after which a rank is given up; `None` is twice the group's.
+            needs_leader: bool, whether to raise an error if the leader is gone, rather than to go
+                on with the next one.
+            waits_for: Function of a list of int, called now and then while some ranks have not
+                come, with these.
 
         Returns:
             A `Verdict`, the same on all ranks.
@@ -111,106 +119,111 @@ class Membership:
         Raises:
             SynchronizationError: If this rank was given up by the others, or the leader is gone.
             ValueError: If signatures differ.
+            TimeoutError: If a rank did not come to the first meeting.
         """
         self._number += 1
         limit_s = self._limit_s if limit_s is None else limit_s
+        is_first = signature is not None
         mine = {
             "number": self._number,
             "finished": finished,
             "failed": failed,
             "signature": signature,
         }
-        if self._group.rank == self._leader:
-            verdict = self._lead(mine, limit_s)
-        else:
-            self._send(self._leader, MEETING_TAG, mine)
-            verdict = self._wait_for_verdict(limit_s)
+        verdict = None
+        while verdict is None:
+            leader = self._alive.leader
+            if self._alive.leads:
+                verdict = self._lead(mine, limit_s, is_first, waits_for)
+            else:
+                verdict = self._follow(mine, limit_s, waits_for)
+            if verdict is None and (needs_leader or is_first):
+                raise (TimeoutError if is_first else SynchronizationError)(
+                    f"rank {leader}, where ranks meet, has ended synchronisation; see the message "
+                    "of that rank"
+                    if leader in self.left
+                    else f"rank {leader}, where ranks meet, was not heard of for {limit_s:g} s"
+                )
+        if verdict["missing"]:
+            raise TimeoutError(
+                f"{names_of(verdict['missing'])} did not come to the start of training within "
+                f"{limit_s:g} s. Start it on all ranks"
+            )
         if verdict["error"]:
             raise ValueError(verdict["error"])
-        if self._group.rank not in verdict["ranks"]:
-            raise SynchronizationError(
-                f"the other ranks have given up rank {self._group.rank}, of which they had not "
-                f"heard for {limit_s:g} s"
-            )
+        self._number = verdict["number"]
+        self._failures = verdict["failures"]
+        self._alive.ranks = verdict["ranks"]
+        self._alive.left = set(verdict["left"])
+        self._alive.returning = set(verdict["returning"])
         gone = [rank for rank in self._group.ranks if rank not in verdict["ranks"]]
-        self._group.keep(verdict["ranks"])
-        return Verdict(verdict["finished"], gone, verdict["failed"])
-
-    def _lead(self, mine, limit_s):
-        arrived = {self._group.rank: mine}
-        expected = set(self._group.ranks)
-        last_sign = time.monotonic()
-        for rank in expected:  # what they have sent may not have been received yet
-            if self._heard[rank] > -float("inf"):
-                self._heard[rank] = max(self._heard[rank], last_sign - limit_s / 2)
-        while expected - arrived.keys():
-            sender, message = self._early.pop(0) if self._early else self._hear(self._sign_s)
-            if sender in expected and message.get("number") == self._number:
-                arrived[sender] = message
-            now = time.monotonic()
-            expected -= {
-                rank for rank in expected - arrived.keys() if now - self._heard[rank] > limit_s
-            }
-            if now - last_sign > self._sign_s:
-                last_sign = now
-                self._send_sign()
-        verdict = {
-            "number": self._number,
-            "ranks": sorted(arrived),
-            "finished": all(each["finished"] for each in arrived.values()),
-            "failed": any(each["failed"] for each in arrived.values()),
-            "error": _difference({rank: each["signature"] for rank, each in arrived.items()}),
-        }
-        for rank in arrived.keys() - {self._group.rank}:
-            self._send(rank, VERDICT_TAG, verdict)
-        return verdict
-
-    def _wait_for_verdict(self, limit_s):
-        heard = time.monotonic()
-        while not self._leader_left:
-            try:
-                _, _, message = self._channel.receive(self._leader, VERDICT_TAG, self._sign_s)
-            except TimeoutError:
-                if time.monotonic() - heard > limit_s:
-                    raise SynchronizationError(
-                        f"rank {self._leader}, where ranks meet, was not heard of for {limit_s:g} s"
-                    ) from None
-                # The leader may be waiting for others, or still train at its own pace.
-                self._send_sign()
-                continue
-            heard = time.monotonic()
-            verdict = self._parse(message)
-            self._leader_left = "left" in verdict
-            if verdict.get("number") == self._number:
-                return verdict
-        raise SynchronizationError(
-            f"rank {self._leader}, where ranks meet, has ended synchronisation; see the message of "
-            "that rank"
+        self._group.agree(verdict["ranks"], verdict["generation"])
+        return Verdict(
+            verdict["finished"], verdict["training"], gone, verdict["failed"], self._failures
         )
 
-    def _hear(self, timeout_s):
-        """The next (sender, message) to the leader, or (None, {}) without one."""
-        try:
-            sender, _, message = self._channel.receive(ANY, MEETING_TAG, timeout_s)
-        except TimeoutError:
-            return None, {}
-        parsed = self._parse(message)
-        if parsed:
-            self._heard[sender] = -float("inf") if "left" in parsed else time.monotonic()
-        if sender not in self._group.ranks and "number" in parsed:
-            # It was given up, and is alive after all.
-            verdict = {"number": parsed["number"], "ranks": self._group.ranks, "error": ""}
-            self._send(sender, VERDICT_TAG, verdict)
-        return sender, parsed
+    def _lead(self, mine, limit_s, is_first, waits_for):
+        alive = self._alive
+        invited = alive.ranks
+        arrived = {self._group.rank: mine}
+        alive.excuse(limit_s)
+        while missing := [rank for rank in alive.ranks if rank not in arrived]:
+            sender, message = alive.hear()
+            # Those that turn to a new leader may be one meeting ahead of it, or behind.
+            if message.get("number") == self._number or (alive.takes_over and "number" in message):
+                arrived[sender] = message
+            alive.drop_silent(limit_s)  # also ranks that had come
+            if alive.sign_is_due():
+                alive.send_signs(missing)
+                waits_for(missing)
+        came = {rank: arrived[rank] for rank in alive.ranks}
+        verdict = self._verdict(came, [rank for rank in invited if is_first and rank not in came])
+        for rank in alive.ranks[1:]:
+            alive.send(rank, VERDICT_TAG, verdict)
+        alive.takes_over = False
+        return verdict
 
-    def _send(self, rank, tag, message):
-        encoded = json.dumps({"session": self._session, **message}).encode()
-        self._channel.send(rank, tag, encoded)
+    def _verdict(self, came, missing):
+        ranks = list(came)
+        number = max(each["number"] for each in came.values())
+        failed = self._alive.takes_over or any(each["failed"] for each in came.values())
+        are_fewer = ranks != self._group.agreed_ranks
+        generation = self._group.generation
+        if failed or are_fewer:  # then sums begin afresh
+            generation = _NUMBERS_IN_SESSION * self._session + number
+        return {
+            "number": number,
+            "ranks": ranks,
+            "generation": generation,
+            "finished": all(each["finished"] for each in came.values()),
+            "training": [rank for rank, each in came.items() if not each["finished"]],
+            "failed": failed,
+            "failures": self._failures + 1 if failed and not are_fewer else 0,
+            "left": sorted(self.left),
+            "returning": sorted(self.returning),
+            "missing": missing,
+            "error": _difference({rank: each["signature"] for rank, each in came.items()}),
+        }
 
-    def _parse(self, message):
-        """The message as a dict; empty if it belongs to another session."""
-        parsed = json.loads(message.tobytes())
-        return parsed if parsed["session"] == self._session else {}
+    def _follow(self, mine, limit_s, waits_for):
+        """The verdict, or None if the leader was given up."""
+        alive = self._alive
+        leader = alive.leader
+        alive.send(leader, MEETING_TAG, mine)
+        alive.wait_for_leader()
+        while True:
+            message = alive.hear_leader(alive.sign_s) or {}
+            if message.get("number", 0) >= self._number:
+                return message
+            # The leader may have said so before it has heard of this rank.
+            missing = [rank for rank in message.get("missing", []) if rank != self._group.rank]
+            if missing:
+                waits_for(missing)
+            alive.drop_silent(limit_s)
+            if alive.leader != leader:
+                return None
+            if alive.sign_is_due():
+                alive.send_signs()
 
 
 def _difference(signatures):

@@ -3,6 +3,7 @@
 import contextlib
 import warnings
 
+from hvd_p3.shadow.group import Group
 from hvd_p3.shadow.meter import Meter
 from hvd_p3.shadow.synchronizer import Synchronizer
 from hvd_p3.shadow.weights import ReplicatedWeights
@@ -17,14 +18,27 @@ class Session:
         channel: `Channel`.
         number: int, of the session on this channel.
         timeout_s: float, seconds.
+        predecessor: Optional `Session` on the same channel that has ended with a report; those who
+            have taken part to its end do so again.
+        watch: Optional object with methods `has_left`, whether what trains has ended without saying
+            so, and `stop`.
     """
 
-    def __init__(self, algorithm, variables, channel, number, timeout_s):
+    def __init__(
+        self, algorithm, variables, channel, number, timeout_s, predecessor=None, watch=None
+    ):
         self._channel = channel
+        self._watch = watch
+        before = predecessor and predecessor._group
+        self._group = (
+            Group(channel, timeout_s, before.ranks, before.generation)
+            if before
+            else Group(channel, timeout_s)
+        )
         self._weights = ReplicatedWeights(variables)
         self._meter = Meter()
         self._synchronizer = Synchronizer(
-            algorithm, self._weights, channel, number, timeout_s, self._meter
+            algorithm, self._weights, self._group, number, self._meter
         )
         self.error = None
         self.report = None
@@ -56,6 +70,13 @@ class Session:
         """Ends without the other ranks."""
         raise NotImplementedError
 
+    @property
+    def may_begin_anew(self):
+        """Whether some ranks were lost on the way, and all of them have said that they may come to
+        another session, on another channel. The same on all ranks with a report."""
+        lost = set(range(self._channel.size)) - set(self._group.ranks)
+        return bool(lost) and lost <= self._synchronizer.returning
+
     def counts(self):
         """Returns the `Counts` of this rank so far."""
         return self._meter.counts()
@@ -68,13 +89,17 @@ class Session:
         """
         return self._weights.paused()
 
-    def _close(self):
-        self._leave()
+    def _close(self, returns=True):
+        self._leave(returns)
         self._channel.close()
 
-    def _leave(self):
+    def _leave(self, returns=True):
         with contextlib.suppress(RuntimeError):  # then there is no way to tell them
-            self._synchronizer.leave()
+            self._synchronizer.leave(returns)
+
+    def _end_watch(self):
+        if self._watch is not None:
+            self._watch.stop()
 
     def _has_failed(self, error):
         """Training goes on after an error; says so."""

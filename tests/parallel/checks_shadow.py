@@ -2,6 +2,7 @@
 
 import threading
 import time
+import warnings
 
 import keras
 import numpy as np
@@ -64,6 +65,17 @@ def check_messages_and_sums():
         array = np.full(10, float(rank))
         channel.all_reduce(array, ranks=others)
         assert set(array) == {sum(others)}
+    for generation in (1, 2):
+        # By messages. No number of elements has equal shares.
+        array = np.arange(300_001, dtype="float32") % 7 * (rank + 1)
+        channel.all_reduce(array, generation=generation)
+        np.testing.assert_array_equal(array, np.arange(300_001) % 7 * (size * (size + 1) // 2))
+    short = np.full(1, 0.1 * rank, "float32")  # fewer elements than ranks
+    channel.all_reduce(short, generation=2)
+    gathered = hvd.allgather_object(short)
+    for each in gathered:
+        same_bits(each, gathered[0], "a sum by messages")
+    np.testing.assert_allclose(short, 0.1 * sum(range(size)), rtol=1e-6)
 
 
 def check_errors_of_channels():
@@ -82,13 +94,21 @@ def check_errors_of_channels():
         except ChannelClosedError as error:
             ended.append(str(error))
 
-    thread = threading.Thread(target=wait)
+    thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     if hvd.rank() == 0:
         with raises(TimeoutError, "did not hear from all ranks within 0.2 s"):
             channel.all_reduce(np.ones(3), timeout_s=0.2)
         with raises(RuntimeError, "no longer possible"):
             channel.all_reduce(np.ones(3))
+        with raises(TimeoutError, "did not hear from all ranks within 0.2 s"):
+            channel.all_reduce(np.ones(3), timeout_s=0.2, generation=1)
+        with raises(RuntimeError, "no longer possible"):
+            channel.all_reduce(np.ones(3), generation=1)
+    hvd.allgather_object(None)  # as a barrier
+    total = np.ones(3)
+    channel.all_reduce(total, generation=2)  # what is left of the last one does no harm
+    assert total.tolist() == 3 * [hvd.size()]
     channel.close()
     thread.join(10)
     assert ended == ["channel 'errors' is closed on this rank"]
@@ -154,22 +174,56 @@ def check_the_same_callback_twice():
 
 
 def check_ranks_that_finish_early_and_ranks_that_are_slow():
-    """The first rank has few steps, the last one is slow; in the background nobody waits."""
+    """The first rank has few steps; the last one does no sixth step before all others have done
+    all of theirs, which would never be if their training waited for it."""
+    last = hvd.size() - 1
+    steps = 10 if hvd.rank() == 0 else 60
+    channel = open_channel("slow")
 
     class Slow(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            time.sleep(0.02)
+            if hvd.rank() < last and batch == steps - 1:
+                channel.send(last, 1, b"all done")
+            elif hvd.rank() == last and batch == 4:
+                for rank in range(last):
+                    channel.receive(rank, 1, 60)
 
     for algorithm in (shadow.ModelAveraging(), shadow.ElasticAveraging()):
         model = _model()
         sync = shadow.ShadowSync(algorithm, timeout_s=30, verbose=0)
-        is_last = hvd.rank() == hvd.size() - 1
-        model.fit(
-            _data(10 if hvd.rank() == 0 else 60),
-            verbose=0,
-            callbacks=[sync] + ([Slow()] if is_last else []),
-        )
+        model.fit(_data(steps), verbose=0, callbacks=[Slow(), sync])
         assert sync.error is None
+        assert sync.report.ranks == list(range(hvd.size()))
+        _assert_same_on_all_ranks(model)
+
+
+def check_an_exception_in_fit_that_is_caught():
+    """The other ranks go on among themselves, and finish; later all begin anew."""
+    last = hvd.size() - 1
+
+    class Fail(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 5:
+                raise ArithmeticError("failed on purpose")
+
+    for algorithm in (shadow.ModelAveraging(), shadow.ElasticAveraging()):
+        sync = shadow.ShadowSync(algorithm, verbose=0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if hvd.rank() == last:
+                with raises(ArithmeticError, "failed on purpose"):
+                    _model().fit(_data(20), verbose=0, callbacks=[Fail(), sync])
+                end = time.monotonic() + 60
+                while sync.error is None and time.monotonic() < end:
+                    time.sleep(0.01)
+                assert "ended with an exception" in str(sync.error)
+            else:
+                _model().fit(_data(20), verbose=0, callbacks=[sync])
+                assert sync.report.ranks == list(range(last))
+                said = [str(each.message) for each in caught]
+                assert any(f"rank {last} has ended synchronisation" in each for each in said), said
+        model = _model()
+        model.fit(_data(20), verbose=0, callbacks=[sync])
         assert sync.report.ranks == list(range(hvd.size()))
         _assert_same_on_all_ranks(model)
 

@@ -63,7 +63,9 @@ class Algorithm(abc.ABC):
         """
 
     def ranks_changed(self, group):  # noqa: B027
-        """Called on the ranks that are left when some have been given up, before the next call.
+        """Called when ranks have been given up, and with a collective algorithm when a sum has
+        failed on some rank: on all that are left together, before the next call. With another
+        algorithm, each rank calls it when it has heard of the loss.
 
         Args:
             group: `Group`, without those that are gone.

@@ -1,5 +1,6 @@
 """Elastic averaging against central weights."""
 
+import contextlib
 import itertools
 import time
 
@@ -29,8 +30,9 @@ class ElasticAveraging(Algorithm):
     A server takes one request after the other, so no update of `w_0` is lost. At the end, after one
     more synchronisation of each rank, all ranks are left with `w_0`.
 
-    If the rank of a server is gone, the others say so and go on with the remaining shards; at the
-    end, they are left with the mean of their weights in that place.
+    A server that does not answer in time is not asked again before it does. If its rank is gone,
+    the others say so and go on with the remaining shards; at the end, they are left with the mean
+    of their weights in that place.
 
     Method: ShadowSync (Zheng et al., 2020), the algorithm S-EASGD; Deep Learning with Elastic
     Averaging SGD (Zhang et al., 2015).
@@ -57,7 +59,7 @@ class ElasticAveraging(Algorithm):
         super().__init__(alpha)
         self.servers = servers
         self._shards = {}  # rank of the server -> slice of the vector
-        self._lost = set()
+        self._silent = set()  # servers that have not answered the last request
         self._server = None
         self._number = 0
 
@@ -67,7 +69,7 @@ class ElasticAveraging(Algorithm):
         self._shards = {
             rank: slice(*ends) for rank, ends in zip(ranks, itertools.pairwise(bounds), strict=True)
         }
-        self._lost = set()
+        self._silent = set()
         if group.rank in self._shards:
             self._server = SynchronizationServer(
                 weights[self._shards[group.rank]].copy(), self.alpha, group
@@ -94,7 +96,8 @@ class ElasticAveraging(Algorithm):
     def synchronize(self, weights, group):
         self._number += 1
         target = weights.copy()  # a shard without its server stays as it is
-        asked = [rank for rank in self._shards if rank not in self._lost]
+        self._look_for_late_replies(group)
+        asked = [rank for rank in self._shards if rank in group.ranks and rank not in self._silent]
         for rank in asked:
             group.send(rank, REQUEST_TAG, numbered(self._number, weights[self._shards[rank]]))
         end = time.monotonic() + group.timeout_s
@@ -104,17 +107,25 @@ class ElasticAveraging(Algorithm):
                 target[self._shards[rank]] = reply
         return target
 
+    def _look_for_late_replies(self, group):
+        """A server that has answered the last request after all is asked again."""
+        for rank in list(self._silent):
+            with contextlib.suppress(TimeoutError):
+                group.receive(rank, REPLY_TAG, 0.0)
+                self._silent.discard(rank)
+
     def _reply(self, rank, group, dtype, end):
-        """The central weights of a shard, or None if its server does not answer any more."""
+        """The central weights of a shard, or None if its server does not answer in time."""
         while True:
             try:
                 left_s = max(0.0, end - time.monotonic())
                 _, _, message = group.receive(rank, REPLY_TAG, left_s)
             except TimeoutError:
-                self._lost.add(rank)
+                self._silent.add(rank)
                 group.warn(
                     f"the synchronisation server on rank {rank} did not answer for "
-                    f"{group.timeout_s:g} s; this rank goes on without its share of the weights"
+                    f"{group.timeout_s:g} s; until it does, this rank goes on without its share of "
+                    "the weights"
                 )
                 return None
             number, values = split_number(message, dtype)

@@ -101,6 +101,67 @@ def test_training_that_fails_and_begins_again():
     assert not _shadow_threads()
 
 
+def test_the_shadow_thread_ends_when_fit_has_failed():
+    """Keras calls no method of callbacks then."""
+    sync = _background()
+
+    class Fail(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            raise ArithmeticError
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        with pytest.raises(ArithmeticError):
+            _fit(_model(), sync, Fail())
+        for thread in _shadow_threads():
+            thread.join(30)
+    assert not _shadow_threads()
+    assert "training on this rank has ended with an exception" in str(sync.error)
+
+
+def test_the_shadow_thread_goes_on_in_a_loop_that_calls_callbacks_itself():
+    """Whoever calls them may do so from a function that returns."""
+    sync = _background()
+    model = _model()
+    callbacks = keras.callbacks.CallbackList([sync], model=model)
+
+    def begin():
+        callbacks.on_train_begin()
+
+    begin()
+    for batch in range(3):
+        callbacks.on_train_batch_end(batch)
+    callbacks.on_train_end()
+    assert sync.error is None
+    assert sync.report is not None
+    begin()
+    sync.abort()
+    sync.abort()  # does nothing any more
+    assert not _shadow_threads()
+
+
+def test_the_shadow_thread_ends_when_fit_with_workers_has_failed():
+    sync = _background()
+
+    class Fail(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            raise ArithmeticError
+
+    model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+    x = np.ones([8, 3], "float32")
+    data = tf.data.Dataset.from_tensor_slices((x, x[:, :1]))
+    with pytest.raises(ArithmeticError):
+        shadow.fit(model, data.batch(4), callbacks=[sync, Fail()])
+    assert not _shadow_threads()
+
+
+def test_nothing_keeps_what_fit_had():
+    sync = _background()
+    _fit(_model(), sync)
+    assert sync._session._watch._frame is None
+
+
 def test_an_exception_leaves_the_context():
     sync = _background()
     with pytest.raises(ArithmeticError), sync.synchronizing([tf.Variable(0.0)]):

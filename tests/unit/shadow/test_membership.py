@@ -1,7 +1,6 @@
 """Ranks that are slow, gone or different."""
 
 import time
-import warnings
 
 import numpy as np
 import pytest
@@ -9,13 +8,12 @@ import ranks
 import tensorflow as tf
 
 from hvd_p3.shadow import ElasticAveraging, ModelAveraging, SynchronizationError
-from hvd_p3.shadow.background import BackgroundSession
-from hvd_p3.shadow.channel import in_process_channels
 from hvd_p3.shadow.foreground import ForegroundSession
-from hvd_p3.shadow.group import Group
+from hvd_p3.shadow.group import MEETING_TAG, VERDICT_TAG, Group
 from hvd_p3.shadow.membership import Membership
 
 _TIMEOUT_S = 0.2
+_NOTHING_FAILED = {"finished": False, "failed": False, "signature": None}
 
 
 def _membership(channel):
@@ -46,14 +44,20 @@ def test_a_rank_that_is_given_up_is_told_so():
     def program(channel):
         membership = _membership(channel)
         if channel.rank == 1:
-            time.sleep(4 * _TIMEOUT_S)
+            channel.receive(0, 100, 20)
             with pytest.raises(SynchronizationError, match=r"have given up rank 1.*0.4 s"):
                 membership.meet()
+            channel.send(0, 101, b"told")
             return None
         gone = membership.meet().gone
-        membership._limit_s = 30
-        membership._hear(2.0)  # answers rank 1
-        return gone
+        channel.send(1, 100, b"given up")
+        while True:
+            membership.show_life()  # answers rank 1
+            try:
+                channel.receive(1, 101, 0.01)
+            except TimeoutError:
+                continue
+            return gone
 
     assert ranks.run(2, program) == [[1], None]
 
@@ -82,11 +86,86 @@ def test_the_leader_shows_signs_of_life_too():
     assert ranks.run(2, program) == [[], []]
 
 
-def test_without_the_leader_the_others_say_so():
+def test_without_the_leader_the_next_one_leads():
+    def program(channel):
+        if channel.rank == 0:
+            return None
+        membership = _membership(channel)
+        verdicts = [membership.meet(finished=True) for _ in range(2)]
+        return [(each.gone, each.failed, each.failures, each.finished) for each in verdicts]
+
+    # What has followed the last verdict may have failed: it may not have come everywhere.
+    expected = [([0], True, 0, True), ([], False, 0, True)]
+    assert ranks.run(3, program) == [None, expected, expected]
+
+
+def test_a_leader_is_lost_between_two_of_its_verdicts():
+    """Rank 1 has heard the verdict, rank 2 has not; the next leader brings both together."""
+
+    def program(channel):
+        membership = _membership(channel)
+        if channel.rank == 0:
+            alive = membership._alive
+            verdict = membership._verdict(
+                {rank: {"number": 1, **_NOTHING_FAILED} for rank in range(3)}, []
+            )
+            alive.send(1, VERDICT_TAG, verdict)
+            return None
+        if channel.rank == 1:
+            assert membership.meet().gone == []
+        first = membership.meet()
+        second = membership.meet()
+        assert second.gone == []
+        assert not second.failed
+        return first.gone, first.failed, membership._number, membership._group.generation
+
+    _, one, other = ranks.run(3, program)
+    assert one == other
+    assert one[:3] == ([0], True, 3)
+
+
+def test_without_two_leaders_the_third_leads():
+    def program(channel):
+        if channel.rank < 2:
+            return None
+        verdict = _membership(channel).meet()
+        return verdict.gone
+
+    assert ranks.run(3, program) == [None, None, [0, 1]]
+
+
+def test_a_rank_that_needs_the_leader_says_that_it_is_gone():
     def program(channel):
         if channel.rank > 0:
             with pytest.raises(SynchronizationError, match=r"rank 0.* not heard of for 0.4 s"):
-                _membership(channel).meet()
+                _membership(channel).meet(needs_leader=True)
+
+    ranks.run(3, program)
+
+
+def test_a_rank_that_dies_after_it_has_come_is_given_up_too():
+    def program(channel):
+        membership = _membership(channel)
+        if channel.rank == 1:
+            return None
+        if channel.rank == 2:
+            membership._alive.send(0, MEETING_TAG, {"number": 1, **_NOTHING_FAILED})
+            return None
+        gone = []
+        for _ in range(3):
+            gone += membership.meet().gone
+        return sorted(gone)
+
+    assert ranks.run(4, program) == [[1, 2], None, None, [1, 2]]
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_nobody_may_be_missing_at_the_start(missing):
+    def program(channel):
+        if channel.rank == missing:
+            return
+        with pytest.raises(TimeoutError, match=rf"rank {missing}.* (heard of for|within) 0.4 s"):
+            _membership(channel).meet(signature=["w"], limit_s=0.4)
 
     ranks.run(3, program)
 
@@ -96,15 +175,61 @@ def test_a_rank_that_leaves_keeps_nobody_waiting(leaving):
     def program(channel):
         membership = Membership(Group(channel, 60.0), session=1)
         if channel.rank == leaving:
-            membership.leave()
-        elif leaving == 0:
-            with pytest.raises(SynchronizationError, match=r"rank 0.*has ended synchronisation"):
-                membership.meet()
-        else:
-            return membership.meet().gone
-        return None
+            membership.leave(returns=True)
+            return None
+        gone = membership.meet().gone
+        return gone, membership.left, membership.returning
 
-    assert ranks.run(2, program)[0] == (None if leaving == 0 else [1])
+    expected = [([leaving], {leaving}, {leaving})] * 3
+    expected[leaving] = None
+    assert ranks.run(3, program) == expected
+
+
+def test_those_who_meet_only_at_the_end_find_out_before():
+    def program(channel):
+        if channel.rank == 1:
+            return None
+        membership = _membership(channel)
+        gone = []
+        while not gone:
+            gone = membership.show_life(give_up=True)
+            time.sleep(0.01)
+        assert 1 not in membership._group.ranks
+        return gone, membership.meet().gone
+
+    assert ranks.run(3, program) == [([1], []), None, ([1], [])]
+
+
+def test_those_who_meet_only_at_the_end_find_out_that_the_leader_is_gone():
+    def program(channel):
+        if channel.rank == 0:
+            return None
+        membership = _membership(channel)
+        gone = []
+        while not gone:
+            gone = membership.show_life(give_up=True)
+            time.sleep(0.01)
+        verdict = membership.meet()
+        return gone, verdict.gone, verdict.failed
+
+    assert ranks.run(3, program)[1:] == 2 * [([0], [], True)]
+
+
+def test_who_waits_knows_for_whom():
+    def program(channel):
+        membership = _membership(channel)
+        waited_for = []
+        if channel.rank == 2:
+            end = time.monotonic() + 2 * _TIMEOUT_S
+            while time.monotonic() < end:
+                membership.show_life()
+                time.sleep(0.01)
+        membership.meet(waits_for=waited_for.append)
+        return waited_for
+
+    *others, last = ranks.run(3, program)
+    assert all([2] in waited_for for waited_for in others)
+    assert [2] not in last
 
 
 @pytest.mark.parametrize("collective", [False, True])
@@ -127,89 +252,3 @@ def test_different_numbers_of_variables_are_an_error():
             session.start()
 
     ranks.run(2, program)
-
-
-def _train(channel, make_algorithm, steps, timeout_s=_TIMEOUT_S, step_s=0.0):
-    variable = tf.Variable([float(channel.rank), 1.0])
-    session = BackgroundSession(
-        make_algorithm(), [variable], channel, 1, timeout_s, interval_s=0.001
-    )
-    session.start()
-    for _ in range(steps):
-        variable.assign_add([1.0, 0.0])
-        session.step()
-        time.sleep(step_s)
-    session.end()
-    return variable.numpy(), session
-
-
-@pytest.mark.parametrize("make_algorithm", [ModelAveraging, ElasticAveraging])
-def test_ranks_that_finish_early_wait_for_slow_ones(make_algorithm):
-    """Rank 1 trains ten times as long as the time limit."""
-
-    def program(channel):
-        started = time.monotonic()
-        weights, session = _train(
-            channel, make_algorithm, 20, step_s=0.1 if channel.rank == 1 else 0.0
-        )
-        assert session.error is None
-        assert session.report.ranks == [0, 1, 2]
-        assert time.monotonic() - started > 2, "the end is common"
-        return weights
-
-    results = ranks.run(3, program)
-    for weights in results[1:]:
-        np.testing.assert_array_equal(weights, results[0])
-
-
-@pytest.mark.parametrize("make_algorithm", [ModelAveraging, ElasticAveraging])
-def test_the_others_finish_without_a_rank_that_is_gone(make_algorithm):
-    """Rank 1 stops in the middle, without a word, as a killed process does."""
-
-    class Gone(Exception):
-        pass
-
-    channels = in_process_channels("test", 3)
-
-    def program(channel):
-        if channel.rank != 1:
-            weights, session = _train(channel, make_algorithm, 30, step_s=0.02)
-            assert session.error is None
-            return weights, session.report.ranks
-        session = ForegroundSession(
-            make_algorithm(), [tf.Variable([0.0, 1.0])], channel, 1, _TIMEOUT_S, every=1
-        )
-        session.start()
-        for _ in range(3):
-            session.step()
-        channel.close()
-        return None
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        (first, members), _, (last, _) = ranks.run(3, program, channels)
-    assert members == [0, 2]
-    np.testing.assert_array_equal(first, last)
-    said = {str(each.message) for each in caught}
-    for rank in (0, 2):
-        assert any(f"on rank {rank}: rank 1 did not answer" in text for text in said), said
-
-
-def test_without_the_first_rank_the_others_finish_on_their_own():
-    channels = in_process_channels("test", 3)
-
-    def program(channel):
-        if channel.rank == 0:
-            session = ForegroundSession(
-                ModelAveraging(), [tf.Variable([0.0, 1.0])], channel, 1, _TIMEOUT_S, every=1
-            )
-            session.start()
-            channel.close()
-            return None
-        with warnings.catch_warnings(record=True):
-            weights, session = _train(channel, ModelAveraging, 30, step_s=0.02)
-        assert isinstance(session.error, SynchronizationError)
-        assert session.report is None
-        return weights[0]
-
-    assert ranks.run(3, program, channels)[1:] == [30, 30]
