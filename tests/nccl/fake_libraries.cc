@@ -90,7 +90,15 @@ int CurrentContexts() { return contexts; }
 
 // The kernels need a GPU; gpu_check checks them.
 Status LoadCudaScale() { return {}; }
-Status CudaScale(const std::vector<Segment>&, DataType, double, void*) { return {}; }
+Status CudaScale(const std::vector<Segment>& segments, DataType dtype, double factor,
+                 void* stream) {
+  Expect(stream == kStream, "scaling on another stream");
+  Expect(polls_left == 0, "scaling before the last call is complete");
+  InContext("CudaScale");
+  Called("scale");
+  Fake().scaled.push_back({segments, dtype, factor});
+  return {};
+}
 
 }  // namespace hvd_p3
 
@@ -146,14 +154,20 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t stream) {
   Expect(stream == kStream, "an event on another stream");
+  Expect(polls_left == 0, "an event before the last call is complete");
+  Called("record");
   return InContext("cudaEventRecord");
 }
-cudaError_t cudaEventQuery(cudaEvent_t) {
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  Expect(event == kEvent, "the state of another event");
   InContext("cudaEventQuery");
   return CountDown(&Fake().polls_of_event) ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return InContext("cudaEventDestroy"); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned int) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+  Expect(event == kEvent && flags == 0, "a stream waits for something else");
+  Called("wait");
+  Fake().waiting_streams.push_back(stream);
   return InContext("cudaStreamWaitEvent");
 }
 
@@ -164,8 +178,10 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   std::memset(id, 7, sizeof(*id));
   return ncclSuccess;
 }
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int, ncclUniqueId id, int,
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
+  Fake().rank = rank;
+  Fake().size = size;
   Expect(config->blocking == 0, "the communicator blocks");
   Expect(id.internal[NCCL_UNIQUE_ID_BYTES - 1] == 7, "another id");
   InContext("ncclCommInitRankConfig");
@@ -185,11 +201,13 @@ ncclResult_t ncclGroupStart() {
   Called("(");
   return ncclSuccess;
 }
-ncclResult_t ncclAllReduce(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t operation,
-                           ncclComm_t, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void* input, void* output, size_t count, ncclDataType_t dtype,
+                           ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream) {
   Expect(operation == ncclSum && stream == kStream, "another operation or stream");
+  Expect(comm == kComm, "a reduction of another communicator");
   InContext("ncclAllReduce");
   Called("allreduce");
+  Fake().reduced.push_back({input, output, count, dtype});
   return ncclInProgress;
 }
 ncclResult_t ncclGroupEnd() {

@@ -7,8 +7,31 @@
 #include <nccl.h>
 
 #include <string>
+#include <vector>
+
+#include "core/types.h"
+#include "transport/transport.h"
 
 namespace hvd_p3 {
+
+// What ncclAllReduce was called with.
+struct ReducedSegment {
+  const void* input = nullptr;
+  const void* output = nullptr;
+  size_t count = 0;
+  ncclDataType_t dtype = ncclInt8;
+  bool operator==(const ReducedSegment& other) const {
+    return input == other.input && output == other.output && count == other.count &&
+           dtype == other.dtype;
+  }
+};
+
+// What CudaScale was called with.
+struct ScaledSegments {
+  std::vector<Segment> segments;
+  DataType dtype = DataType::kFloat32;
+  double factor = 0;
+};
 
 struct FakeLibraries {
   // How often the communicator's state is ncclInProgress after each of these.
@@ -21,9 +44,14 @@ struct FakeLibraries {
   ncclResult_t error = ncclSuccess;
   bool abort_hangs = false;
 
-  // What was called: "init", "(", "allreduce", ")", "finalize", "destroy", "abort",
-  // "destroy stream", with spaces between.
+  // What was called: "init", "scale", "(", "allreduce", ")", "record", "wait" (of another stream,
+  // for an event), "finalize", "destroy", "abort", "destroy stream", with spaces between.
   std::string calls;
+  int rank = -1;  // of the communicator
+  int size = -1;
+  std::vector<ReducedSegment> reduced;
+  std::vector<ScaledSegments> scaled;
+  std::vector<const void*> waiting_streams;
   // What NcclCommunicator must never do, for example a call of CUDA outside of the GPU's context.
   std::string mistakes;
 };
