@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "cases.h"
 #include "checks.h"
-#include "core/arithmetic.h"
 #include "core/clock.h"
 #include "device.h"
-#include "device/cuda_event.h"
 #include "one_rank.h"
 #include "transport/nccl_communicator.h"
 #include "values.h"
@@ -20,48 +19,10 @@
 namespace hvd_p3 {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
-
-std::string Milliseconds(int64_t nanoseconds) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3f ms", 1e-6 * static_cast<double>(nanoseconds));
-  return text;
-}
-
 int64_t ProcessCpuNanoseconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
-
-// A tensor with its buffers.
-struct Case {
-  TensorSpec spec;
-  std::vector<char> host;
-  std::unique_ptr<DeviceMemory> input;
-  std::unique_ptr<DeviceMemory> output;
-};
-
-Case MakeCase(const std::string& name, DataType dtype, int64_t count, int64_t priority) {
-  Case made;
-  made.spec.name = name;
-  made.spec.dtype = dtype;
-  made.spec.shape = {count};
-  made.spec.priority = priority;
-  made.host = RandomBits(dtype, count, static_cast<uint64_t>(count + priority));
-  made.input = std::make_unique<DeviceMemory>(made.host);
-  made.output = std::make_unique<DeviceMemory>(made.host.size());
-  return made;
-}
-
-// What one rank gets.
-std::vector<char> Expected(const Case& of) {
-  std::vector<char> result = of.host;
-  const int64_t count = of.spec.num_elements();
-  for (const double factor : {of.spec.prescale, of.spec.postscale}) {
-    if (factor != 1.0) Scale(of.spec.dtype, result.data(), result.data(), count, factor);
-  }
-  return result;
 }
 
 int64_t CountDifferentResults(OneRank* rank, DataType dtype, ReduceOp op, double prescale,
@@ -149,52 +110,7 @@ void CheckResults(Report* report) {
   }
 }
 
-void CheckNothingBlocks(Report* report) {
-  constexpr int64_t kBusyUs = 300'000;
-  constexpr int64_t kMostNs = 50'000'000;  // of the host, in which the kernel is far from its end
-  OneRank rank(EngineSettings{});
-  const ComputeStream compute;
-  const Case tensor = MakeCase("tensor", DataType::kFloat32, kMiB, 0);
-  const TensorHandle handle = rank.Declare(tensor.spec);
-  // The first reduction connects and loads kernels, for which CUDA may wait for the GPU.
-  WaitFor(rank.Submit(handle, tensor.input->data(), tensor.output->data(), compute).get());
-
-  const DeviceMemory gradient(tensor.host.size());
-  const DeviceMemory used(tensor.host.size());
-  LaunchBusy(compute.get(), kBusyUs);
-  Must(cudaMemcpyAsync(gradient.data(), tensor.input->data(), tensor.host.size(),
-                       cudaMemcpyDeviceToDevice, compute.get()),
-       "cudaMemcpyAsync");
-  std::shared_ptr<StreamEvent> enqueued;
-  const int64_t before = NowNanoseconds();
-  const std::shared_ptr<Ticket> ticket =
-      rank.Submit(handle, gradient.data(), tensor.output->data(), compute, &enqueued);
-  const int64_t host_ns = NowNanoseconds() - before;
-  const bool busy = compute.busy();
-  report->Check("recording an event and submitting do not wait for a kernel that runs",
-                busy && host_ns < kMostNs, Milliseconds(host_ns));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  report->Check("nothing is reduced before the gradient is computed",
-                compute.busy() && ticket->completions() == 0, "");
-  WaitFor(ticket.get());
-  report->Check("the reduction of what a busy stream computed is right",
-                CountDifferent(tensor.spec.dtype, tensor.output->ToHost(), tensor.host) == 0, "");
-
-  // Behind the event, the program's stream finds the result without the host in between.
-  if (enqueued != nullptr) {
-    Must(enqueued->BlockStream(compute.get()));
-    Must(cudaMemcpyAsync(used.data(), tensor.output->data(), tensor.host.size(),
-                         cudaMemcpyDeviceToDevice, compute.get()),
-         "cudaMemcpyAsync");
-    compute.Synchronize();
-  }
-  report->Check(
-      "work behind the event of a reduction finds its result",
-      enqueued != nullptr && CountDifferent(tensor.spec.dtype, used.ToHost(), tensor.host) == 0,
-      "");
-}
-
-void CheckPriorities(Report* report) {
+void CheckOrderOfSlices(Report* report) {
   EngineSettings settings;
   settings.slice_bytes = kMiB;
   settings.credit_bytes = 4 * kMiB;

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -23,6 +24,11 @@ inline void Must(cudaError_t code, const char* call) { Must(FromCuda(code, call)
 
 // Occupies one multiprocessor until `microseconds` have passed since it began.
 void LaunchBusy(cudaStream_t stream, int64_t microseconds);
+
+// Occupies all multiprocessors, so that no kernel begins: `waves` times as many blocks as find a
+// place, each for `microseconds`. Between waves the GPU takes blocks of streams of higher priority
+// first.
+void LaunchFilling(cudaStream_t stream, int64_t microseconds, int waves);
 
 class DeviceMemory {
  public:
@@ -43,6 +49,28 @@ class DeviceMemory {
     std::vector<char> host(bytes_);
     Must(cudaMemcpy(host.data(), data_, bytes_, cudaMemcpyDeviceToHost), "cudaMemcpy");
     return host;
+  }
+
+ private:
+  const size_t bytes_;
+  void* data_ = nullptr;
+};
+
+// Host memory to which the GPU copies without the host in between.
+class PinnedMemory {
+ public:
+  explicit PinnedMemory(size_t bytes) : bytes_(bytes) {
+    Must(cudaHostAlloc(&data_, bytes, cudaHostAllocDefault), "cudaHostAlloc");
+    std::memset(data_, 0, bytes);
+  }
+  ~PinnedMemory() { cudaFreeHost(data_); }
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+
+  void* data() const { return data_; }
+  std::vector<char> bytes() const {
+    const char* const begin = static_cast<const char*>(data_);
+    return std::vector<char>(begin, begin + bytes_);
   }
 
  private:

@@ -67,8 +67,10 @@ int main() {
   Report report;
   Run("scaling", &CheckScale, &report);
   Run("results of the engine", &CheckResults, &report);
-  Run("nothing blocks", &CheckNothingBlocks, &report);
-  Run("priorities", &CheckPriorities, &report);
+  Run("pushes", &CheckPushes, &report);
+  Run("pulls", &CheckPulls, &report);
+  Run("priority of the stream", &CheckStreamPriority, &report);
+  Run("order of slices", &CheckOrderOfSlices, &report);
   Run("time of slices", &MeasureSlices, &report);
   Run("ends", &CheckEnds, &report);
   report.Print(std::cout);

@@ -39,8 +39,7 @@ std::vector<TensorHandle> OneRank::Declare(const std::string& group,
 }
 
 std::shared_ptr<Ticket> OneRank::Submit(TensorHandle handle, const void* input, void* output,
-                                        const ComputeStream& compute,
-                                        std::shared_ptr<StreamEvent>* enqueued) {
+                                        const ComputeStream& compute, Enqueued enqueued) {
   std::shared_ptr<StreamEvent> ready;
   Must(RecordCudaEvent(kGpu, compute.get(), &ready));
   auto ticket = std::make_shared<Ticket>();
@@ -49,12 +48,7 @@ std::shared_ptr<Ticket> OneRank::Submit(TensorHandle handle, const void* input, 
   submission.output = output;
   submission.device.index = kGpu;
   submission.ready = std::move(ready);
-  if (enqueued != nullptr) {
-    // Before `done`, so the ticket makes it visible to the thread that waits.
-    submission.enqueued = [enqueued](const std::shared_ptr<StreamEvent>& event) {
-      *enqueued = event;
-    };
-  }
+  submission.enqueued = std::move(enqueued);
   submission.done = [ticket](const Status& status) { ticket->Complete(status); };
   engine_->Submit(handle, std::move(submission));
   return ticket;

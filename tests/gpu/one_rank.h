@@ -3,6 +3,7 @@
 #define HVD_P3_TESTS_GPU_ONE_RANK_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,11 +25,12 @@ class OneRank {
   TensorHandle Declare(const TensorSpec& spec);
   std::vector<TensorHandle> Declare(const std::string& group, const std::vector<TensorSpec>& specs);
 
+  // Called on the engine thread with the point in hvd_p3's stream behind the reduction.
+  using Enqueued = std::function<void(const std::shared_ptr<StreamEvent>&)>;
   // Reduces `input` into `output`, from the point on that `compute` has come to now. `enqueued` may
-  // be null; it receives the point in hvd_p3's stream behind the reduction.
+  // be null.
   std::shared_ptr<Ticket> Submit(TensorHandle handle, const void* input, void* output,
-                                 const ComputeStream& compute,
-                                 std::shared_ptr<StreamEvent>* enqueued = nullptr);
+                                 const ComputeStream& compute, Enqueued enqueued = nullptr);
 
  private:
   InProcessWorld world_;
