@@ -163,7 +163,8 @@ def pull(slot, dtype, shape, context_specs, keep_failure=False, version=ANY_VERS
         dtype: `tf.DType` of the gradient.
         shape: Shape of the gradient.
         context_specs: List of `tf.TensorSpec`s, of the tensors pushed with it.
-        keep_failure: bool. Whether a failed reduction is reported again by every later pull.
+        keep_failure: bool. Whether a failed reduction is reported again by every later pull. Only
+            then may the result be one that a GPU has still to reduce, see `confirm`.
         version: int. Number of the hyper-parameters that the update will use. If the gradient was
             pushed with another number, that is an error, unless this is `ANY_VERSION`.
 
@@ -184,6 +185,23 @@ def pull(slot, dtype, shape, context_specs, keep_failure=False, version=ANY_VERS
         for tensor, spec in zip(context, context_specs, strict=True)
     ]
     return reduced, context, pushed_version
+
+
+def confirm(slot):
+    """Waits until what was pulled is complete on the device, too. Call it eagerly.
+
+    A pull hands out what a GPU has still to reduce. What reads the result behind it on the GPU need
+    not care, but what leaves the program must not be garbage because the reduction fails then.
+
+    Args:
+        slot: `Slot`.
+
+    Raises:
+        tf.errors.OpError: If the reduction has failed after its result was pulled.
+    """
+    if "GPU" in slot.device:  # on the host a pull hands out what is complete
+        with tf.device(slot.device):
+            _library.hvd_p3_confirm(slot.handle)
 
 
 def all_reduce_slot(slot, tensor, tensor_handle):

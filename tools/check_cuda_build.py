@@ -9,6 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+# The arguments of each op that its kernel reads or writes on the host.
+ON_THE_HOST = {
+    "HvdP3Slot": {"slot"},
+    "HvdP3Push": {"slot"},
+    "HvdP3IsPending": {"slot", "pending"},
+    "HvdP3Pull": {"slot", "pushed_version"},
+    "HvdP3Confirm": {"slot"},
+    "HvdP3AllReduce": {"slot"},
+    "HvdP3Arrival": set(),
+}
+
 
 def readelf(path, *options):
     command = ["readelf", "--wide", *options, str(path)]
@@ -42,7 +53,23 @@ def check_with_cuda(folder):
     import tensorflow as tf
 
     tf.load_op_library(str(folder / "_tensorflow_ops.so"))
+    check_gpu_kernels()
     print(f"{folder} loads, with CUDA {info['CUDA_VERSION']} and NCCL {info['NCCL_VERSION']}")
+
+
+def check_gpu_kernels():
+    """On a GPU, TensorFlow puts all arguments but those that a kernel names into its memory."""
+    from tensorflow.python.framework import kernels
+
+    registered = kernels.get_all_registered_kernels().kernel
+    ours = [each for each in registered if each.op.startswith("HvdP3")]
+    names = sorted({each.op for each in ours})
+    check(names == sorted(ON_THE_HOST), f"the ops are {names}")
+    for name in names:
+        gpu = [each for each in ours if each.op == name and each.device_type == "GPU"]
+        on_host = [set(each.host_memory_arg) for each in gpu]
+        expected = ON_THE_HOST[name]
+        check(on_host == [expected], f"{name} has {on_host} in host memory on GPUs, not {expected}")
 
 
 def check_without_cuda(folder):

@@ -28,7 +28,8 @@ absl::Status GradientSlot::Push(const std::shared_ptr<Engine>& engine, TensorHan
           "tensor '" + name_ + "' was pushed while its previous gradient was not applied yet");
     }
     pending_ = true;
-    available_ = false;
+    stage_ = Stage::kReducing;
+    arrived_ = false;
     push = ++pushes_;
     statistics_ = engine->statistics();
     timeline_ = engine->timeline();
@@ -43,7 +44,7 @@ absl::Status GradientSlot::Push(const std::shared_ptr<Engine>& engine, TensorHan
   submission.device = pushed.device;
   submission.ready = pushed.ready;
   submission.enqueued = [this, push](const std::shared_ptr<StreamEvent>& completion) {
-    Available(push, absl::OkStatus(), completion);
+    Enqueued(push, completion);
   };
   Ref();  // released by the callback
   submission.done = [this, push](const Status& status) {
@@ -74,11 +75,11 @@ void GradientSlot::Pull(bool keep_failure, int64_t version, PullDone done) {
           "tensor '" + name_ +
           "' was pushed by a function that was traced with other hyper-parameters of the optimizer "
           "than the function that applies it; call hvd_p3.settle(model) between the two");
-    } else if (!available_ && waiting_) {
+    } else if (!MayTake() && waiting_) {
       pulled.status = absl::FailedPreconditionError(
           "two threads read the variable of tensor '" + name_ +
           "' at once while its update is pending; read weights in the thread that trains");
-    } else if (!available_) {
+    } else if (!MayTake()) {
       waiting_ = std::move(done);
       return;
     } else {
@@ -95,7 +96,7 @@ void GradientSlot::CancelPull(bool drop) {
     waiting = std::exchange(waiting_, nullptr);
     if (drop && pending_) {
       dropped_ = true;
-      if (available_) Take();
+      if (stage_ == Stage::kComplete) Take();
     }
   }
   if (!waiting) return;
@@ -104,7 +105,97 @@ void GradientSlot::CancelPull(bool drop) {
   });
 }
 
+void GradientSlot::Confirm(ConfirmDone done) {
+  absl::Status status;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (UsesIncomplete()) {
+      confirming_.push_back(std::move(done));
+      return;
+    }
+    status = lost_;
+  }
+  done(status);
+}
+
+void GradientSlot::NoteArrival() {
+  PullDone waiting;
+  Pulled pulled;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!pending_) return;
+    arrived_ = true;
+    waiting = TakeForWaiting(&pulled);
+    if (pending_ && !blocked_ && !MayTake()) {
+      blocked_ = true;
+      statistics_->ReaderBlocked();
+      timeline_->Record({TraceKind::kWaitBegan, handle_});
+    }
+  }
+  if (waiting) waiting(pulled);
+}
+
+void GradientSlot::Enqueued(int64_t push, const std::shared_ptr<StreamEvent>& completion) {
+  PullDone waiting;
+  Pulled pulled;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (push != pushes_) return;
+    stage_ = Stage::kEnqueued;
+    result_.completion = completion;
+    waiting = TakeForWaiting(&pulled);
+  }
+  if (waiting) waiting(pulled);
+}
+
+void GradientSlot::Reduced(int64_t push, const absl::Status& status) {
+  PullDone waiting;
+  Pulled pulled;
+  std::vector<ConfirmDone> confirming;
+  absl::Status lost;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    completed_ = push;  // in order: a push is admitted when the one before is over
+    const bool was_taken = push != pushes_ || !pending_;
+    if (!was_taken) {
+      stage_ = Stage::kComplete;
+      result_.status = status;
+      result_.completion = nullptr;
+      waiting = TakeForWaiting(&pulled);
+      if (!waiting && dropped_) Take();
+    } else if (!status.ok()) {
+      lost_ = absl::Status(status.code(),
+                           "the reduction of tensor '" + name_ +
+                               "' failed after its result was used, so its variable holds no valid "
+                               "weights: load a checkpoint; the cause: " +
+                               std::string(status.message()));
+    }
+    lost = lost_;
+    if (!UsesIncomplete()) confirming.swap(confirming_);
+  }
+  if (waiting) waiting(pulled);
+  for (const ConfirmDone& done : confirming) done(lost);
+}
+
+bool GradientSlot::MayTake() const {
+  return stage_ == Stage::kComplete || (stage_ == Stage::kEnqueued && keep_failure_ && arrived_);
+}
+
+bool GradientSlot::UsesIncomplete() const {
+  const int64_t last_taken = pending_ ? pushes_ - 1 : pushes_;
+  return completed_ < last_taken;
+}
+
+GradientSlot::PullDone GradientSlot::TakeForWaiting(Pulled* pulled) {
+  if (!MayTake()) return nullptr;
+  EndWait();
+  if (!waiting_) return nullptr;
+  *pulled = Take();
+  return std::exchange(waiting_, nullptr);
+}
+
 GradientSlot::Pulled GradientSlot::Take() {
+  EndWait();
   if (!result_.status.ok() && keep_failure_ && !dropped_) return {result_.status};
   if (result_.status.ok() && !dropped_) timeline_->Record({TraceKind::kApplied, handle_});
   pending_ = false;
@@ -112,51 +203,11 @@ GradientSlot::Pulled GradientSlot::Take() {
   return std::exchange(result_, {});
 }
 
-void GradientSlot::NoteArrival() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!pending_ || available_ || blocked_) return;
-  blocked_ = true;
-  statistics_->ReaderBlocked();
-  timeline_->Record({TraceKind::kWaitBegan, handle_});
-}
-
-void GradientSlot::Available(int64_t push, const absl::Status& status,
-                             const std::shared_ptr<StreamEvent>& completion) {
-  PullDone waiting;
-  Pulled pulled;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (push != pushes_ || available_) return;
-    available_ = true;
-    result_.status = status;
-    result_.completion = completion;
-    if (blocked_) {
-      statistics_->ReaderReleased();
-      timeline_->Record({TraceKind::kWaitEnded, handle_});
-    }
-    blocked_ = false;
-    waiting = std::exchange(waiting_, nullptr);
-    if (waiting || dropped_) pulled = Take();
-  }
-  if (waiting) waiting(pulled);
-}
-
-void GradientSlot::Reduced(int64_t push, const absl::Status& status) {
-  if (!status.ok()) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const bool was_taken = push != pushes_ || !pending_;
-    if (was_taken) {
-      lost_ = absl::Status(status.code(),
-                           "the reduction of tensor '" + name_ +
-                               "' failed after its result was used, so its variable holds no valid "
-                               "weights: load a checkpoint; the cause: " +
-                               std::string(status.message()));
-      return;
-    }
-    // Nobody has used it yet.
-    available_ = false;
-  }
-  Available(push, status, nullptr);
+void GradientSlot::EndWait() {
+  if (!blocked_) return;
+  blocked_ = false;
+  statistics_->ReaderReleased();
+  timeline_->Record({TraceKind::kWaitEnded, handle_});
 }
 
 std::string GradientSlot::DebugString() const { return "hvd_p3 slot of tensor '" + name_ + "'"; }

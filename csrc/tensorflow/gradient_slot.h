@@ -43,6 +43,7 @@ class GradientSlot : public tensorflow::ResourceBase {
     int64_t version = 0;
   };
   using PullDone = std::function<void(const Pulled&)>;
+  using ConfirmDone = std::function<void(const absl::Status&)>;
 
   explicit GradientSlot(std::string name) : name_(std::move(name)) {}
 
@@ -56,10 +57,12 @@ class GradientSlot : public tensorflow::ResourceBase {
   // was used that was lost afterwards: pulls then say so.
   bool pending() const;
 
-  // Calls `done` with what was pushed, once it is reduced or its reduction is enqueued on the
-  // device; at once if it is already.
+  // Calls `done` with what was pushed, once it is reduced; at once if it is already.
   // With `keep_failure` a failed reduction stays: every later pull reports it again, so that an
-  // update that is lost is never mistaken for one that was applied.
+  // update that is lost is never mistaken for one that was applied. Only then, and only when the
+  // forward pass has arrived, is a result handed out that is enqueued on the device and not
+  // complete: without, nobody would hear of a failure that comes later; and before the arrival, a
+  // stream that waits for the result would hold up the layers before.
   // A pull that expects another version than was pushed fails, and leaves the result for one that
   // does not; kAnyVersion expects none.
   void Pull(bool keep_failure, int64_t version, PullDone done);
@@ -68,6 +71,11 @@ class GradientSlot : public tensorflow::ResourceBase {
   // `drop`: then the slot is free again once the all-reduce is over.
   void CancelPull(bool drop);
 
+  // Calls `done` once no result is used that is not complete yet; with an error if one was lost.
+  // For what leaves the device for good, such as a checkpoint. Nothing cancels it: it ends with the
+  // reduction.
+  void Confirm(ConfirmDone done);
+
   // The forward pass has come to where it needs this tensor. Counts as waiting until a pull would
   // not.
   void NoteArrival();
@@ -75,22 +83,37 @@ class GradientSlot : public tensorflow::ResourceBase {
   std::string DebugString() const override;
 
  private:
+  enum class Stage {
+    kReducing,
+    kEnqueued,  // on the device: complete for what a stream does behind `result_.completion`
+    kComplete,
+  };
+
   // On the engine thread, of the push with this number:
-  void Available(int64_t push, const absl::Status& status,
-                 const std::shared_ptr<StreamEvent>& completion);
+  void Enqueued(int64_t push, const std::shared_ptr<StreamEvent>& completion);
   void Reduced(int64_t push, const absl::Status& status);
-  Pulled Take();  // requires mutex_
+
+  // These require mutex_.
+  bool MayTake() const;  // a pull need not wait
+  bool UsesIncomplete() const;
+  // The pull that waits, if there is one and it need not any more, and what it gets.
+  PullDone TakeForWaiting(Pulled* pulled);
+  Pulled Take();
+  void EndWait();
 
   const std::string name_;
   mutable std::mutex mutex_;
-  bool pending_ = false;    // pushed and not pulled
-  bool available_ = false;  // a pull need not wait
-  int64_t pushes_ = 0;
+  bool pending_ = false;       // pushed and not pulled
+  int64_t pushes_ = 0;         // also the number of the last one
+  int64_t completed_ = 0;      // number of the last push whose reduction is over, well or badly
   absl::Status lost_;          // not OK: the variable was updated with a reduction that failed
   bool dropped_ = false;       // nobody will pull what was pushed
   bool keep_failure_ = false;  // as the latest pull asked
   bool blocked_ = false;       // the forward pass is counted as waiting
+  std::vector<ConfirmDone> confirming_;
   // Of what was pushed last:
+  Stage stage_ = Stage::kReducing;
+  bool arrived_ = false;  // the forward pass, at the tensor
   TensorHandle handle_ = 0;
   std::shared_ptr<Statistics> statistics_;
   std::shared_ptr<Trace> timeline_;

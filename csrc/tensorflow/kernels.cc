@@ -183,6 +183,20 @@ class PullOp : public AsyncOpKernel {
   PullOptions options_ = {/*one_shot=*/false, /*keep_failure=*/false, kAnyVersion};
 };
 
+class ConfirmOp : public AsyncOpKernel {
+ public:
+  using AsyncOpKernel::AsyncOpKernel;
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    RefCountPtr<GradientSlot> slot;
+    OP_REQUIRES_OK_ASYNC(context, FindSlot(context, &slot), done);
+    slot->Confirm([context, done](const absl::Status& status) {
+      context->SetStatus(status);
+      done();
+    });
+  }
+};
+
 class AllReduceOp : public AsyncOpKernel {
  public:
   explicit AllReduceOp(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
@@ -234,6 +248,7 @@ REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3Slot"), SlotOp);
 REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3Push"), PushOp);
 REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3IsPending"), IsPendingOp);
 REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3Pull"), PullOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3Confirm"), ConfirmOp);
 REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3AllReduce"), AllReduceOp);
 REGISTER_KERNEL_BUILDER(HVD_P3_CPU("HvdP3Arrival"), ArrivalOp);
 
@@ -245,6 +260,7 @@ REGISTER_KERNEL_BUILDER(HVD_P3_GPU("HvdP3IsPending").HostMemory("slot").HostMemo
                         IsPendingOp);
 REGISTER_KERNEL_BUILDER(HVD_P3_GPU("HvdP3Pull").HostMemory("slot").HostMemory("pushed_version"),
                         PullOp);
+REGISTER_KERNEL_BUILDER(HVD_P3_GPU("HvdP3Confirm").HostMemory("slot"), ConfirmOp);
 REGISTER_KERNEL_BUILDER(HVD_P3_GPU("HvdP3AllReduce").HostMemory("slot"), AllReduceOp);
 REGISTER_KERNEL_BUILDER(HVD_P3_GPU("HvdP3Arrival"), ArrivalOp);
 #endif

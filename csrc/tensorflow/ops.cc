@@ -55,6 +55,14 @@ REGISTER_OP("HvdP3Pull")
         "Waits for the pushed gradient to be reduced, without blocking a thread. An error if it "
         "was pushed with another version than `version`, unless that is -1.");
 
+REGISTER_OP("HvdP3Confirm")
+    .Input("slot: resource")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(
+        "Waits until what was pulled is complete on the device, too. An error if it was used and "
+        "then lost.");
+
 REGISTER_OP("HvdP3AllReduce")
     .Attr("T: " HVD_P3_TYPES)
     .Attr("tensor_handle: int")

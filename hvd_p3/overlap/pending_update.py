@@ -62,6 +62,7 @@ class PendingUpdate:
             if ops.is_pending(self._slot):
                 with record.stop_recording():
                     self._apply()
+            ops.confirm(self._slot)
             return
         graph = tf.compat.v1.get_default_graph()
         if isinstance(graph, FuncGraph) and self._is_guarded(graph):

@@ -88,3 +88,28 @@ def test_memory_that_the_engine_cannot_reduce_is_reduced_on_the_host(monkeypatch
     monkeypatch.setattr(ops, "_REDUCED_DEVICES", ("CPU", "GPU"))
     assert ops.device_of(on_gpu) == _GPU
     assert ops.device_of(types.SimpleNamespace(device=None)) == ops.HOST
+
+
+def test_eager_reads_do_not_return_weights_that_may_still_be_lost(gated_engine, monkeypatch):
+    """On a GPU a pull returns before its result is complete; what is saved must be."""
+    model = _model_on_two_devices(overlapped=True)
+    _train(model, steps=1)
+
+    def confirm(slot):
+        assert not ops.is_pending(slot)
+        raise tf.errors.UnavailableError(None, None, f"the update of {slot.name} is lost")
+
+    monkeypatch.setattr(ops, "confirm", confirm)
+    with pytest.raises(tf.errors.UnavailableError, match="is lost"):
+        model.get_weights()
+    with pytest.raises(tf.errors.UnavailableError, match="is lost"):
+        hvd_p3.settle(model)
+
+
+def test_only_what_is_on_a_gpu_is_confirmed(monkeypatch):
+    confirmed = []
+    library = types.SimpleNamespace(hvd_p3_confirm=confirmed.append)
+    monkeypatch.setattr(ops, "_library", library)
+    for device in (_GPU, _SECOND, ops.HOST):
+        ops.confirm(types.SimpleNamespace(device=device, handle=device))
+    assert confirmed == [_GPU]
