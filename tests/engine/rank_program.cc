@@ -194,7 +194,7 @@ void RankProgram::PutOnDevice(Reduction* reduction, Submission* submission) {
   submission->enqueued = [this, reduction](const std::shared_ptr<StreamEvent>& event) {
     reduction->enqueued = true;
     event->BlockStream(compute_stream_.get());
-    compute_stream_->Enqueue([reduction, event] { reduction->used = reduction->output; });
+    compute_stream_->Enqueue([reduction] { reduction->used = reduction->output; });
     reduction->available.Complete(Status());
   };
 }

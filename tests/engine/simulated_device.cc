@@ -6,7 +6,7 @@
 namespace hvd_p3 {
 namespace {
 
-class SimulatedEvent : public StreamEvent {
+class SimulatedEvent : public StreamEvent, public std::enable_shared_from_this<SimulatedEvent> {
  public:
   void Reach() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -25,9 +25,9 @@ class SimulatedEvent : public StreamEvent {
     return {};
   }
 
-  // `stream`: a SimulatedStream. The event is kept alive by its owner until the stream has passed.
+  // `stream`: a SimulatedStream. Its owner may let go of the event before the stream has passed.
   Status BlockStream(void* stream) override {
-    static_cast<SimulatedStream*>(stream)->Enqueue([this] { Wait(); });
+    static_cast<SimulatedStream*>(stream)->Enqueue([event = shared_from_this()] { event->Wait(); });
     return {};
   }
 

@@ -34,12 +34,14 @@ class Simulation:
         library.simulation_waits.restype = ctypes.c_int64
         library.simulation_copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
         self._library = library
+        self._copied = []  # the compute stream may still use them when a check has failed
 
     def __getattr__(self, name):
         return getattr(self._library, f"simulation_{name}")
 
     def copy_later(self, target, source):
         """Copies on the compute stream, from array to array."""
+        self._copied += [target, source]
         self.copy(target.ctypes.data, source.ctypes.data, source.nbytes)
 
 
