@@ -13,7 +13,7 @@ from benchmarks import bandwidth, experiments, runner, systems
 from benchmarks.cluster.emulated import EmulatedCluster
 from benchmarks.cluster.launch import LaunchError
 from hvd_p3_tools.planner import model_tables, network, profile
-from hvd_p3_tools.planner.simulation.cluster import Cluster
+from hvd_p3_tools.planner.simulation.cluster import Cluster, Settings
 from hvd_p3_tools.planner.simulation.simulator import simulate
 
 MODELS = ("vgg19", "resnet50")
@@ -86,7 +86,7 @@ def _compare(cluster, system, scheme, measurements):
     """Returns a dict for each model that a system trained on a cluster."""
     calibrated, *trained = runner.launch_system(cluster, system, [CALIBRATION, *measurements])
     fit = profile.AllReduceFit(**calibrated["fit"])
-    hosts = Cluster(len(cluster.hosts), network.from_fit(fit))
+    hosts = Cluster(len(cluster.hosts), network_of(fit, scheme))
     results = []
     for measurement, reported in zip(measurements, trained, strict=True):
         simulated = simulate(profile_of(measurement, reported["compute_s"]), hosts, scheme)
@@ -107,6 +107,21 @@ def _compare(cluster, system, scheme, measurements):
             }
         )
     return results
+
+
+def network_of(fit, scheme):
+    """Returns the `network.Network` on which a system measured its all-reduces, one after another.
+
+    Stock Horovod asks its coordinator and gets an answer, and each all-reduce waits for the next
+    cycle, since one with nothing to do has begun when the one before ended.
+
+    Args:
+        fit: `profile.AllReduceFit`.
+        scheme: str, of the simulation.
+    """
+    if scheme == "fifo":
+        return network.from_fit(fit, rounds=2, cycle_s=Settings().cycle_s)
+    return network.from_fit(fit)
 
 
 def profile_of(measurement, compute_s):

@@ -17,7 +17,8 @@ from hvd_p3_tools.planner.builtin import load
 from hvd_p3_tools.planner.device import Device
 from hvd_p3_tools.planner.errors import PlannerError
 from hvd_p3_tools.planner.network import Network
-from hvd_p3_tools.planner.profile import Profile, read, write
+from hvd_p3_tools.planner.profile import Profile
+from hvd_p3_tools.planner.profile_file import read, write
 from hvd_p3_tools.planner.simulation.cluster import Cluster, Settings
 from hvd_p3_tools.planner.simulation.simulator import simulate
 

@@ -1,5 +1,8 @@
 """Measures all-reduces among the ranks of a job."""
 
+import dataclasses
+
+import horovod.tensorflow as horovod
 import tensorflow as tf
 
 from hvd_p3 import ops, process
@@ -37,4 +40,11 @@ def measure_all_reduce(sizes=_SIZES, repeats=_REPEATS):
     def all_reduce(size):
         ops.all_reduce(tensors[size], name=f"hvd_p3.planner.{size}").numpy()
 
-    return fit.measure_all_reduce(all_reduce, process.size(), list(sizes), repeats)
+    fitted = fit.measure_all_reduce(all_reduce, process.size(), list(sizes), repeats)
+    return dataclasses.replace(fitted, hosts=_hosts())
+
+
+def _hosts():
+    """The number of hosts: one rank of each has the local rank 0."""
+    first = tf.constant(float(process.local_rank() == 0))
+    return int(ops.all_reduce(first, name="hvd_p3.planner.hosts", op=horovod.Sum))

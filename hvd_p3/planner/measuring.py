@@ -1,21 +1,19 @@
 """Measures the profile of a Keras model on the device at hand."""
 
 import dataclasses
-import itertools
 import math
-import time
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from hvd_p3.distributed_optimizer import class_of
-from hvd_p3.planner import layer_calls, timing
+from hvd_p3.planner import flops, layer_calls, timing
+from hvd_p3.planner.inputs import next_s
 from hvd_p3_tools.planner import profile as profiles
 from hvd_p3_tools.planner.errors import PlannerError
 from hvd_p3_tools.planner.model_tables import Convolution
 
-_BATCHES_OF_INPUT = 10
 # Their output is their input, or its memory.
 _WITHOUT_MEMORY = (keras.layers.Flatten, keras.layers.Reshape, keras.layers.InputLayer)
 
@@ -25,15 +23,16 @@ def profile(model, batch, inputs=None, dataset=None, repeats=7):
 
     Each layer is called alone with what the model calls it with, forward and backward, and the
     times are scaled so that they add up to those of the whole model. Layers without variables count
-    with the layer in front of them. Nothing is trained: all variables are as before.
+    with the layer in front of them. Their operations are counted too (`flops.count` says which), so
+    that times can be estimated for another device. Nothing is trained: all variables are as before.
 
     Args:
         model: `keras.Model`. If it is compiled, the update of its optimizer is timed.
         batch: int, examples of a rank in one step.
         inputs: What the model is called with, for `batch` examples; default: random numbers, if
             the model knows the shapes of its inputs.
-        dataset: Iterable of batches, or None. A step is taken to wait for as much of the time of
-            `next` as exceeds its computation, as with prefetching.
+        dataset: Iterable of batches, `keras.utils.PyDataset`, or None. A step is taken to wait for
+            as much of the time of a batch as exceeds its computation, as with prefetching.
         repeats: int. The least of so many times counts.
 
     Returns:
@@ -68,15 +67,16 @@ def profile(model, batch, inputs=None, dataset=None, repeats=7):
             repeats,
         )
         parts = [_time(call, repeats) for call in calls]
+        operations = [flops.of_layer(each.layer, each.arguments, each.keywords) for each in calls]
         single = tf.nest.map_structure(lambda tensor: tensor[:1], inputs)
         one_s = timing.least_s(lambda: tf.nest.flatten(model(single, training=True)), repeats)
     finally:
         for variable, value in before:  # such as moving averages
             variable.assign(value)
-    layers = _layers(model, calls, parts, whole, batch)
+    layers = _layers(model, calls, parts, operations, whole, batch)
     update_s = _update_s(model, repeats)
     compute_s = sum(whole) + update_s
-    input_s = 0.0 if dataset is None else max(0.0, _next_s(dataset) - compute_s)
+    input_s = 0.0 if dataset is None else max(0.0, next_s(dataset) - compute_s)
     return profiles.Profile(
         name=model.name,
         source=f"Measured with TensorFlow {tf.__version__} on {_device_name()}.",
@@ -122,24 +122,25 @@ def _time(call, repeats):
     return timing.passes_s(lambda: call.layer(*call.arguments, **call.keywords), watched, repeats)
 
 
-def _layers(model, calls, parts, whole, batch):
+def _layers(model, calls, parts, operations, whole, batch):
     """Puts the calls together to layers with variables, in the order of their first calls."""
     forward_scale, backward_scale = (
         total / measured if (measured := math.fsum(part)) > 0 else 0.0
         for total, part in zip(whole, zip(*parts, strict=True), strict=True)
     )
     owners = []  # layers with variables
-    collected = {}  # id of such a layer -> [forward_s, backward_s, activation_bytes]
-    waiting = [0.0, 0.0, 0]  # of layers in front of the first with variables
+    collected = {}  # id of such a layer -> [forward_s, backward_s, activation_bytes, flops]
+    waiting = [0.0, 0.0, 0, 0]  # of layers in front of the first with variables
     current = waiting
-    for call, (forward_s, backward_s) in zip(calls, parts, strict=True):
+    for call, (forward_s, backward_s), counted in zip(calls, parts, operations, strict=True):
         if call.layer.trainable_variables:
             if id(call.layer) not in collected:
                 owners.append(call.layer)
-                collected[id(call.layer)] = [0.0, 0.0, 0]
+                collected[id(call.layer)] = [0.0, 0.0, 0, 0]
             current = collected[id(call.layer)]
         current[0] += forward_s * forward_scale
         current[1] += backward_s * backward_scale
+        current[3] += counted // batch
         if isinstance(call.layer, _WITHOUT_MEMORY):
             continue
         outputs = tf.nest.flatten(call.outputs)
@@ -160,6 +161,7 @@ def _layers(model, calls, parts, whole, batch):
                 backward_s=numbers[1],
                 gradients=_gradients(owner.trainable_variables),
                 activation_bytes=numbers[2],
+                flops=numbers[3],
                 convolution=_convolution(owner, calls),
             )
         )
@@ -225,14 +227,6 @@ def _overhead_s(forward_s, one_s, batch, layers):
         return 0.0
     fixed_s = (batch * one_s - forward_s) / (batch - 1)
     return min(max(0.0, fixed_s), forward_s) / len(layers)
-
-
-def _next_s(dataset):
-    iterator = iter(dataset)
-    next(iterator, None)  # what is prepared once
-    start = time.perf_counter()
-    count = sum(1 for _ in itertools.islice(iterator, _BATCHES_OF_INPUT))
-    return (time.perf_counter() - start) / max(1, count)
 
 
 def _bytes(tensor):

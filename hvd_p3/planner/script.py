@@ -10,10 +10,9 @@ import tensorflow as tf
 
 from hvd_p3 import process
 from hvd_p3.planner.all_reduce import measure_all_reduce
+from hvd_p3.planner.inputs import first_batch
 from hvd_p3.planner.measuring import profile
 from hvd_p3_tools.planner.errors import PlannerError
-
-_KERAS_BATCH = 32  # what `fit` takes if it is told nothing
 
 
 class _Profiled(BaseException):
@@ -28,19 +27,22 @@ def profile_script(path, arguments, batch=None):
     Args:
         path: str, of the program.
         arguments: list of str, its command line.
-        batch: int; default: that of the call of `fit`.
+        batch: int; default: that of the call of `fit`. Another one than that of data that come in
+            batches is an error.
 
     Returns:
         `hvd_p3_tools.planner.profile.Profile`.
 
     Raises:
-        PlannerError: If the program ends without a call of `fit`, or cannot be read.
+        PlannerError: If the program ends without a call of `fit`, cannot be read, or has data in
+            batches of another size.
         Exception: What the program raises.
     """
     found = []
 
     def fit(model, x=None, y=None, batch_size=None, *positional, **keywords):
-        inputs, dataset = _first_batch(x, batch or batch_size or _KERAS_BATCH)
+        shuffle = keywords.get("shuffle", True)
+        inputs, dataset = first_batch(x, y, batch_size, shuffle, batch)
         size = tf.nest.flatten(inputs)[0].shape[0]
         found.append(profile(model, size, inputs, dataset))
         raise _Profiled
@@ -65,15 +67,3 @@ def profile_script(path, arguments, batch=None):
     if process.is_initialized() and process.size() > 1:
         return dataclasses.replace(found[0], all_reduce=measure_all_reduce())
     return found[0]
-
-
-def _first_batch(x, batch):
-    """Returns the inputs of a batch, and the dataset that it is from, if it is one."""
-    if isinstance(x, tf.data.Dataset) or hasattr(x, "__next__"):
-        first, dataset = next(iter(x)), x
-    elif isinstance(x, keras.utils.PyDataset):
-        first, dataset = x[0], None
-    else:
-        return tf.nest.map_structure(lambda each: tf.convert_to_tensor(each[:batch]), x), None
-    inputs, _, _ = keras.utils.unpack_x_y_sample_weight(first)
-    return inputs, dataset

@@ -25,15 +25,15 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--memory-bandwidth",
-        default="500 GB/s",
         metavar="BANDWIDTH",
-        help="of a GPU's memory (default: %(default)s)",
+        help="of a GPU's memory, where times come from FLOPs (default: 500 GB/s)",
     )
     parser.add_argument(
         "--optimizer",
         choices=("sgd", "momentum", "adam"),
         default="momentum",
-        help="whose state takes memory (default: %(default)s)",
+        help="whose state takes memory, and whose update takes time where times come from FLOPs "
+        "(default: %(default)s)",
     )
     parser.add_argument("--speedup", type=float, metavar="S", help="wanted, over one GPU")
     parser.add_argument("--efficiency", type=float, metavar="A", help="wanted, 0 to 1")
@@ -56,34 +56,33 @@ def run(arguments):
 
 
 def _run(arguments):
-    from hvd_p3_tools.planner import advice, plan, ranges, units
-    from hvd_p3_tools.planner.device import Device
+    from hvd_p3_tools.planner import advice, plan, ranges, targets, units
     from hvd_p3_tools.planner.simulation.cluster import Cluster
 
-    for name in ("speedup", "efficiency"):
-        value = getattr(arguments, name)
-        if value is not None and not math.isfinite(value):
-            raise CommandError(f"--{name} must be a finite number. Received: {value}")
-    profile = planning.profile_of(arguments)
+    if arguments.speedup is not None and not 1 <= arguments.speedup <= targets.MOST_GPUS:
+        raise CommandError(
+            f"--speedup must be a finite number from 1 to {targets.MOST_GPUS}. "
+            f"Received: {arguments.speedup}"
+        )
+    if arguments.efficiency is not None and not 0 < arguments.efficiency <= 1:
+        raise CommandError(
+            f"--efficiency must be a finite number above 0 and at most 1. "
+            f"Received: {arguments.efficiency}"
+        )
+    profile = planning.profile_of(arguments, arguments.optimizer)
     bandwidth = None
     if arguments.bandwidth is not None:
         bandwidth = units.bandwidth(arguments.bandwidth, "--bandwidth")
     gpus = ranges.ranks(arguments.gpus, "--gpus")
-    device = Device(
-        flops_per_s=units.throughput(arguments.throughput, "--throughput"),
-        memory_bytes=units.size(arguments.memory, "--memory"),
-        memory_bytes_per_s=units.bandwidth(arguments.memory_bandwidth, "--memory-bandwidth"),
-    )
     cluster = Cluster(
         max(gpus),
         planning.network_of(arguments, profile, bandwidth),
-        servers=arguments.servers,
         server_bandwidth=planning.server_bandwidth_of(arguments),
     )
     made = plan.make(
         profile,
         cluster,
-        device,
+        _device(arguments, profile),
         gpus,
         arguments.optimizer,
         arguments.speedup,
@@ -96,28 +95,54 @@ def _run(arguments):
         _print(made, recommendations)
 
 
-def _print(made, recommendations):
+def _device(arguments, profile):
     from hvd_p3_tools.planner import units
+    from hvd_p3_tools.planner.device import Device
+
+    given = {"memory_bytes": units.size(arguments.memory, "--memory")}
+    if profile.flops_per_s is not None:
+        given["flops_per_s"] = profile.flops_per_s
+    if arguments.memory_bandwidth is not None:
+        given["memory_bytes_per_s"] = units.bandwidth(
+            arguments.memory_bandwidth, "--memory-bandwidth"
+        )
+    return Device(**given)
+
+
+def _print(made, recommendations):
+    from hvd_p3_tools.planner import tuning, units
 
     console, table_type = planning.import_rich()
     profile = made.profile
+    if made.wanted_batch != profile.batch:
+        console.print(
+            f"A batch of {made.wanted_batch} does not fit "
+            f"{units.print_size(made.device.memory_bytes)}: this plan is for {profile.batch}, the "
+            "largest that does.",
+            highlight=False,
+        )
+    gemm = ""
+    if made.batch.gemm_s != profile.compute_s:
+        gemm = f" ({units.print_duration(made.batch.gemm_s)} with GEMM alone)"
     console.print(
         f"{profile.name}: {units.print_size(profile.bytes)} of parameters, batch {profile.batch}, "
-        f"{units.print_duration(profile.compute_s)} a step on one GPU; "
+        f"{units.print_duration(profile.compute_s)} a step on one GPU{gemm}; "
         f"{units.print_bandwidth(made.cluster.network.bandwidth)} links",
         highlight=False,
     )
+    console.print(f"P3 with {tuning.describe(made.settings)}", highlight=False)
     _print_batches(made, console, table_type)
     _print_algorithms(made, console, table_type)
     _print_scalings(made, console, table_type)
     for answer in made.targets:
-        console.print(answer, highlight=False)
+        console.print(answer.text, highlight=False)
     _print_hiding(made, console, table_type)
     table = table_type(title="What to do")
     table.add_column("gain", justify="right")
     table.add_column("recommendation", overflow="fold")
     for each in recommendations:
-        table.add_row(f"{100 * (each.gain - 1):.0f} %", each.text)
+        gain = "needed" if each.necessary else f"{100 * (each.gain - 1):.0f} %"
+        table.add_row(gain, each.text)
     console.print(table)
 
 
@@ -128,7 +153,8 @@ def _print_batches(made, console, table_type):
         title=f"Batch of one GPU with {units.print_size(made.device.memory_bytes)}, "
         f"{made.optimizer}"
     )
-    for heading in ("batch", "weights and state", "feature maps", "workspace", "step"):
+    workspace = "workspace" if made.profile.flops_per_s is not None else "least workspace"
+    for heading in ("batch", "weights and state", "feature maps", workspace, "step"):
         table.add_column(heading, justify="right")
     table.add_column("examples/s, one GPU", justify="right")
     for option in made.batches:
@@ -146,9 +172,9 @@ def _print_batches(made, console, table_type):
 def _print_algorithms(made, console, table_type):
     from hvd_p3_tools.planner import units
 
-    option = next((each for each in made.batches if each.batch == made.profile.batch), None)
-    if option is None:
-        option = made.best_batch
+    option = made.batch
+    if made.profile.flops_per_s is None:
+        return  # the library had chosen when the times were measured
     others = {
         name: choice
         for name, choice in option.algorithms.chosen.items()
@@ -214,8 +240,10 @@ def _document(made, recommendations):
     return {
         "model": made.profile.name,
         "batch": made.profile.batch,
+        "wanted_batch": made.wanted_batch,
         "parameter_bytes": made.profile.bytes,
         "compute_s": made.profile.compute_s,
+        "gemm_compute_s": made.batch.gemm_s,
         "bandwidth": made.cluster.network.bandwidth,
         "memory_bytes": made.device.memory_bytes,
         "optimizer": made.optimizer,
@@ -238,7 +266,9 @@ def _document(made, recommendations):
         "ranks_for_all_reduce": None
         if made.ranks_for_all_reduce == math.inf
         else made.ranks_for_all_reduce,
-        "settings": {**dataclasses.asdict(made.settings[0]), "step_s": made.settings[1]},
-        "targets": made.targets,
+        "scheme": made.scheme,
+        "settings": dataclasses.asdict(made.settings),
+        "default_p3_step_s": made.default_p3_s,
+        "targets": [dataclasses.asdict(each) for each in made.targets],
         "recommendations": [dataclasses.asdict(each) for each in recommendations],
     }

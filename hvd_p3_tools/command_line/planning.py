@@ -19,9 +19,9 @@ def add_model_arguments(parser):
     )
     parser.add_argument(
         "--throughput",
-        default="10 TFLOP/s",
         metavar="FLOP/S",
-        help="what the device sustains, for models without a profile (default: %(default)s)",
+        help="what the device sustains: times come from FLOPs then, also those of a file (default: "
+        "the file's times; 10 TFLOP/s for models that are built in)",
     )
 
 
@@ -54,7 +54,13 @@ def add_network_arguments(parser):
         help="of the bandwidth, that messages above 64 KiB reach (default: 1; 0.5 was seen with "
         "Open MPI over TCP)",
     )
-    parser.add_argument("--servers", type=int, metavar="N", help="parameter servers")
+    parser.add_argument(
+        "--all-reduce",
+        choices=("mpi", "tree", "ring"),
+        default="mpi",
+        help="how ranks reduce: as hvd_p3 has MPI do it, in trees as NCCL does, or in a ring "
+        "(default: %(default)s)",
+    )
     parser.add_argument(
         "--server-bandwidth",
         metavar="BANDWIDTH",
@@ -89,20 +95,43 @@ def import_rich():
     return console, rich.table.Table
 
 
-def profile_of(arguments):
-    """Returns the profile that the arguments name."""
-    from hvd_p3_tools.planner import builtin, units
+def profile_of(arguments, optimizer="momentum"):
+    """Returns the profile that the arguments name.
+
+    Args:
+        arguments: Of the command line. `memory_bandwidth` counts too, if the subcommand has it.
+        optimizer: str, whose update is estimated where times come from FLOPs.
+    """
+    from hvd_p3_tools.planner import builtin, estimate, units
     from hvd_p3_tools.planner.device import Device
 
     if arguments.batch is not None and arguments.batch < 1:
         raise CommandError(f"--batch must be at least 1. Received: {arguments.batch}")
-    device = Device(flops_per_s=units.throughput(arguments.throughput, "--throughput"))
-    return builtin.find(arguments.model, arguments.batch, device)
+    given = {}
+    if arguments.throughput is not None:
+        given["flops_per_s"] = units.throughput(arguments.throughput, "--throughput")
+    memory_bandwidth = getattr(arguments, "memory_bandwidth", None)
+    if memory_bandwidth is not None:
+        given["memory_bytes_per_s"] = units.bandwidth(memory_bandwidth, "--memory-bandwidth")
+    if not builtin.is_file(arguments.model):
+        batch = 32 if arguments.batch is None else arguments.batch
+        return builtin.load(arguments.model, batch, Device(**given), optimizer)
+    found = builtin.find(arguments.model, arguments.batch)
+    if not given:
+        return found
+    if found.flops_per_s is not None:
+        given = {"flops_per_s": found.flops_per_s, **given}
+    if "flops_per_s" not in given:
+        raise CommandError(
+            "--memory-bandwidth counts where times come from FLOPs, and those of "
+            f"{arguments.model} were measured; leave it out, or give --throughput too"
+        )
+    return estimate.from_flops(found, Device(**given), optimizer)
 
 
 def network_of(arguments, profile, bandwidth):
     """Returns the network of the arguments. What they leave open is what the profile measured, or
-    the default.
+    the default. Warns if that was measured on one host.
 
     Args:
         arguments: Of the command line.
@@ -111,7 +140,11 @@ def network_of(arguments, profile, bandwidth):
     """
     from hvd_p3_tools.planner import network, units
 
-    measured = None if profile.all_reduce is None else network.from_fit(profile.all_reduce)
+    measured = None
+    if profile.all_reduce is not None:
+        measured = network.from_fit(profile.all_reduce, arguments.all_reduce)
+        if profile.all_reduce.hosts == 1 and (bandwidth is None or arguments.latency is None):
+            print(f"hvd-p3: warning: {one_host_warning(profile.all_reduce)}", file=sys.stderr)
     if bandwidth is None:
         bandwidth = default_bandwidth(profile)
     if arguments.latency is not None:
@@ -127,6 +160,15 @@ def network_of(arguments, profile, bandwidth):
         arguments.ranks_per_link,
         arguments.oversubscription,
         arguments.long_message_share,
+        all_reduce=arguments.all_reduce,
+    )
+
+
+def one_host_warning(fit):
+    """Returns what to know of all-reduces that were measured on one host."""
+    return (
+        f"the all-reduces of the profile were measured among {fit.ranks} ranks on one host, which "
+        "tells nothing of a network; give --bandwidth and --latency, or profile on several hosts"
     )
 
 

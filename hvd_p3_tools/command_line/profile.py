@@ -7,6 +7,7 @@ train.py`, all-reduces too.
 
 import argparse
 import os
+import sys
 
 from hvd_p3_tools.command_line import planning
 from hvd_p3_tools.command_line.errors import CommandError
@@ -20,7 +21,10 @@ def add_arguments(parser):
         help="where to write the profile (default: %(default)s)",
     )
     parser.add_argument(
-        "--batch", type=int, metavar="N", help="examples of a rank (default: as in the program)"
+        "--batch",
+        type=int,
+        metavar="N",
+        help="examples of a rank, if the program trains on arrays (default: as in the program)",
     )
     parser.add_argument("program", help="a Python program that calls model.fit")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="of the program")
@@ -37,7 +41,7 @@ def run(arguments):
         from hvd_p3.planner.script import profile_script
     except ImportError as error:
         raise CommandError(f"hvd_p3 cannot be imported: {error}; see `hvd-p3 doctor`") from None
-    from hvd_p3_tools.planner import profile as profiles
+    from hvd_p3_tools.planner import profile_file
     from hvd_p3_tools.planner.errors import PlannerError
 
     try:
@@ -47,7 +51,7 @@ def run(arguments):
     if process.is_initialized() and process.rank() != 0:
         return
     try:
-        profiles.write(profile, arguments.output)
+        profile_file.write(profile, arguments.output)
     except OSError as error:
         raise CommandError(
             f"cannot write {arguments.output} ({error.strerror}); use --output"
@@ -86,4 +90,6 @@ def _print(profile, path):
             f"{100 * fit.relative_error:.0f} %.",
             highlight=False,
         )
+        if fit.hosts == 1:
+            print(f"hvd-p3: warning: {planning.one_host_warning(fit)}", file=sys.stderr)
     console.print(f"Written: {path}", soft_wrap=True, highlight=False)

@@ -9,6 +9,19 @@ from pathlib import Path
 from hvd_p3_tools.command_line import planning
 from hvd_p3_tools.command_line.errors import CommandError, needs
 
+_STRAGGLER_FACTOR = 1.3
+_SLICED = {"immediate", "p3", "server", "shadow"}
+# What an option changes.
+_SCHEMES_OF = {
+    "servers": {"server"},
+    "server_bandwidth": {"server"},
+    "slice": _SLICED,
+    "credit": _SLICED,
+    "no_priorities": _SLICED,
+    "fusion": {"fifo"},
+    "cycle_time": {"fifo"},
+}
+
 
 def add_arguments(parser):
     planning.add_model_arguments(parser)
@@ -28,15 +41,15 @@ def add_arguments(parser):
         "measured, or 10 Gbit/s)",
     )
     planning.add_network_arguments(parser)
+    parser.add_argument("--servers", type=int, metavar="N", help="parameter servers")
     parser.add_argument(
         "--stragglers", type=int, default=0, metavar="N", help="ranks that compute slower"
     )
     parser.add_argument(
         "--straggler-factor",
         type=float,
-        default=1.3,
         metavar="F",
-        help="how many times as long stragglers compute (default: %(default)s)",
+        help="how many times as long stragglers compute (default: 1.3)",
     )
     parser.add_argument("--slice", metavar="SIZE", help="HVD_P3_SLICE_BYTES (default: 120 KiB)")
     parser.add_argument("--credit", metavar="SIZE", help="HVD_P3_CREDIT_BYTES (default: 1 MiB)")
@@ -81,16 +94,18 @@ def _run(arguments):
     for scheme in schemes:
         if scheme not in SCHEMES:
             raise CommandError(f"--scheme must be of {', '.join(SCHEMES)}. Received: {scheme}")
+    _check_that_all_count(arguments, schemes)
     ranks = ranges.ranks(arguments.ranks)
-    if arguments.bandwidth is None:
-        bandwidths = [planning.default_bandwidth(profile)]
-    else:
-        bandwidths = ranges.bandwidths(arguments.bandwidth)
+    given = None
+    if arguments.bandwidth is not None:
+        given = ranges.bandwidths(arguments.bandwidth)
+    bandwidths = given or [planning.default_bandwidth(profile)]
+    factor = _STRAGGLER_FACTOR if arguments.straggler_factor is None else arguments.straggler_factor
     cluster = Cluster(
         max(ranks),
-        planning.network_of(arguments, profile, bandwidths[0]),
+        planning.network_of(arguments, profile, given and given[0]),
         arguments.stragglers,
-        arguments.straggler_factor if arguments.stragglers else 1.0,
+        factor if arguments.stragglers else 1.0,
         arguments.servers,
         planning.server_bandwidth_of(arguments),
     )
@@ -109,6 +124,21 @@ def _run(arguments):
         _draw(profile, results, arguments.plot)
     if arguments.timeline is not None:
         _write_timelines(profile, cluster, schemes, ranks[0], settings, arguments.timeline)
+
+
+def _check_that_all_count(arguments, schemes):
+    """Raises an error for an option that changes nothing for these schemes."""
+    for name, counting in _SCHEMES_OF.items():
+        if getattr(arguments, name) in (None, False) or not counting.isdisjoint(schemes):
+            continue
+        raise CommandError(
+            f"--{name.replace('_', '-')} counts for {', '.join(sorted(counting))} alone; add one "
+            f"of them, or leave it out. Received: --scheme {arguments.scheme}"
+        )
+    if arguments.straggler_factor is not None and arguments.stragglers == 0:
+        raise CommandError("--straggler-factor needs --stragglers, the number of slow ranks")
+    if arguments.timeline is not None and not arguments.timeline.name:
+        raise CommandError(f"--timeline must be the name of a file. Received: {arguments.timeline}")
 
 
 def _settings(arguments):

@@ -5,12 +5,15 @@ memory that is left, Σₗ xₖₗ = 1 for each k, and xₖₗ of 0 or 1. T is t
 """
 
 import dataclasses
+import math
 
 import numpy as np
 import scipy.optimize
 
 from hvd_p3_tools.planner import convolution, units
 from hvd_p3_tools.planner.errors import PlannerError
+
+_TOLERANCE = 1e-6  # of the solver
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,11 +22,16 @@ class Algorithms:
 
     Args:
         chosen: dict of the name of a layer to `convolution.Choice`.
-        gemm_s: float, seconds of all convolutions of a step with GEMM.
+        gemm: dict of the name of a layer to `convolution.Choice`, of GEMM.
     """
 
     chosen: dict
-    gemm_s: float
+    gemm: dict
+
+    @property
+    def gemm_s(self):
+        """float, seconds of all convolutions of a step with GEMM."""
+        return sum(choice.seconds for choice in self.gemm.values())
 
     @property
     def seconds(self):
@@ -36,9 +44,36 @@ class Algorithms:
         return sum(choice.workspace_bytes for choice in self.chosen.values())
 
     @property
-    def time_ratio(self):
-        """float in (0, 1], time of the choice over that of GEMM; 1 without convolutions."""
-        return self.seconds / self.gemm_s if self.gemm_s > 0 else 1.0
+    def most_workspace_bytes(self):
+        """float, of the convolution that needs most; 0 without convolutions."""
+        return max((choice.workspace_bytes for choice in self.chosen.values()), default=0.0)
+
+    def apply(self, profile):
+        """Gives the convolutions of a profile the times of the algorithms.
+
+        Args:
+            profile: `profile.Profile`, whose times are estimates with GEMM, for the same batch.
+
+        Returns:
+            `profile.Profile`.
+        """
+
+        def scaled(seconds, ratio):
+            fixed = min(profile.layer_overhead_s, seconds)
+            return fixed + (seconds - fixed) * ratio
+
+        layers = []
+        for layer in profile.layers:
+            choice = self.chosen.get(layer.name)
+            if choice is not None:
+                ratio = choice.seconds / self.gemm[layer.name].seconds
+                layer = dataclasses.replace(
+                    layer,
+                    forward_s=scaled(layer.forward_s, ratio),
+                    backward_s=scaled(layer.backward_s, ratio),
+                )
+            layers.append(layer)
+        return dataclasses.replace(profile, layers=tuple(layers))
 
 
 def choose(profile, batch, device, workspace_bytes):
@@ -56,16 +91,43 @@ def choose(profile, batch, device, workspace_bytes):
     Raises:
         PlannerError: If no choice fits.
     """
-    options = {
+    options = _options(profile, batch, device)
+    if not options:
+        return Algorithms({}, {})
+    picked = solve(list(options.values()), workspace_bytes)
+    return _made(options, picked)
+
+
+def least(profile, batch, device):
+    """Chooses the algorithms with the least workspace.
+
+    Args:
+        profile: `profile.Profile`.
+        batch: int.
+        device: `Device`.
+
+    Returns:
+        `Algorithms`.
+    """
+    options = _options(profile, batch, device)
+    return _made(options, [_least(choices) for choices in options.values()])
+
+
+def _options(profile, batch, device):
+    return {
         layer.name: convolution.choices(layer.convolution, batch, device)
         for layer in profile.layers
         if layer.convolution is not None
     }
-    gemm_s = sum(choices[0].seconds for choices in options.values())
-    if not options:
-        return Algorithms({}, 0.0)
-    picked = solve(list(options.values()), workspace_bytes)
-    return Algorithms(dict(zip(options, picked, strict=True)), gemm_s)
+
+
+def _made(options, picked):
+    gemm = {name: choices[0] for name, choices in options.items()}
+    return Algorithms(dict(zip(options, picked, strict=True)), gemm)
+
+
+def _least(choices):
+    return min(choices, key=lambda choice: choice.workspace_bytes)
 
 
 def solve(options, workspace_bytes):
@@ -82,10 +144,11 @@ def solve(options, workspace_bytes):
         PlannerError: If no choice fits.
     """
     flat = [choice for choices in options for choice in choices]
-    least = sum(min(choice.workspace_bytes for choice in choices) for choices in options)
-    if least > workspace_bytes:
+    smallest = [_least(choices) for choices in options]
+    least_bytes = math.fsum(choice.workspace_bytes for choice in smallest)
+    if least_bytes > workspace_bytes:
         raise PlannerError(
-            f"the workspace of convolutions needs {units.print_size(least)} at least, and "
+            f"the workspace of convolutions needs {units.print_size(least_bytes)} at least, and "
             f"{units.print_size(max(0, workspace_bytes))} is left; use a smaller batch"
         )
     one_of_each = np.zeros((len(options), len(flat)))
@@ -108,4 +171,10 @@ def solve(options, workspace_bytes):
     )
     if solution.x is None:
         raise PlannerError(f"the solver found no choice of algorithms: {solution.message}")
-    return [choice for choice, taken in zip(flat, solution.x, strict=True) if taken > 0.5]
+    picked = [choice for choice, taken in zip(flat, solution.x, strict=True) if taken > 0.5]
+    # The solver may go beyond the bound by its tolerance.
+    fits = math.fsum(choice.workspace_bytes for choice in picked) <= workspace_bytes
+    smaller = workspace_bytes * (1 - _TOLERANCE)
+    if fits or least_bytes > smaller:
+        return picked if fits else smallest
+    return solve(options, smaller)

@@ -3,13 +3,11 @@
 import difflib
 from pathlib import Path
 
-from hvd_p3_tools.planner import model_tables, profile, units
+from hvd_p3_tools.planner import estimate, model_tables, profile, profile_file
 from hvd_p3_tools.planner.device import Device
 from hvd_p3_tools.planner.errors import PlannerError
 
 ELEMENT_BYTES = 4  # float32
-# Of the updates of SGD with momentum: weight, gradient and velocity are read, two of them written.
-_PASSES_OF_AN_UPDATE = 5
 
 
 def names():
@@ -21,12 +19,10 @@ def names():
     return model_tables.names()
 
 
-def load(name, batch=32, device=None):
+def load(name, batch=32, device=None, optimizer="momentum"):
     """Makes the profile of a well-known model.
 
-    The forward pass of a layer takes the time of its operations at the device's throughput, and the
-    backward pass twice that: gradients of inputs and of variables. The update of SGD with momentum
-    goes through the memory.
+    Times are those of `estimate.from_flops`.
 
     Example:
 
@@ -39,6 +35,7 @@ def load(name, batch=32, device=None):
         name: str, one of `names()`.
         batch: int. Examples of a rank in one step.
         device: `Device`; default: `Device()`.
+        optimizer: str, one of `memory.OPTIMIZER_COPIES`.
 
     Returns:
         `profile.Profile`.
@@ -46,7 +43,6 @@ def load(name, batch=32, device=None):
     Raises:
         PlannerError: If no model has that name, or the batch is below 1.
     """
-    device = Device() if device is None else device
     if name not in names():
         close = difflib.get_close_matches(name, names(), n=1, cutoff=0.5)
         suggestion = f" (did you mean {close[0]}?)" if close else ""
@@ -55,26 +51,27 @@ def load(name, batch=32, device=None):
             "`hvd-p3 profile` makes a profile of your own"
         )
     table = model_tables.load(name)
-    layers = tuple(_layer(layer, batch, device) for layer in table.layers)
-    return profile.Profile(
+    without_times = profile.Profile(
         name=name,
-        source=f"{table.source} Times from operations at "
-        f"{units.print_throughput(device.flops_per_s)}, for {table.example}.",
+        source=f"{table.source} FLOPs are for {table.example}.",
         batch=batch,
-        layers=layers,
+        layers=tuple(_layer(layer) for layer in table.layers),
         input_bytes=ELEMENT_BYTES * table.inputs,
-        update_s=_PASSES_OF_AN_UPDATE * table.bytes / device.memory_bytes_per_s,
-        layer_overhead_s=device.layer_overhead_s,
     )
+    return estimate.from_flops(without_times, Device() if device is None else device, optimizer)
 
 
-def find(name_or_path, batch=None, device=None):
+def is_file(name_or_path):
+    """Returns whether the command line names a file: it ends with `.json`, or exists."""
+    return str(name_or_path).endswith(".json") or Path(name_or_path).is_file()
+
+
+def find(name_or_path, batch=None):
     """Finds what the command line names: a file, or a built-in profile.
 
     Args:
         name_or_path: str. A path, if it ends with `.json` or exists; else the name of a model.
         batch: int; default: that of the file, or 32.
-        device: `Device`, for models without a file; default: `Device()`.
 
     Returns:
         `profile.Profile`.
@@ -82,19 +79,17 @@ def find(name_or_path, batch=None, device=None):
     Raises:
         PlannerError: If there is none, or the file cannot be used.
     """
-    if str(name_or_path).endswith(".json") or Path(name_or_path).is_file():
-        found = profile.read(name_or_path)
+    if is_file(name_or_path):
+        found = profile_file.read(name_or_path)
         return found if batch is None else found.at_batch(batch)
-    return load(str(name_or_path), 32 if batch is None else batch, device)
+    return load(str(name_or_path), 32 if batch is None else batch)
 
 
-def _layer(layer, batch, device):
-    seconds = layer.flops * batch / device.flops_per_s
-    backward_per_forward = 1 / model_tables.FORWARD_SHARE - 1
+def _layer(layer):
     return profile.Layer(
         name=layer.name,
-        forward_s=device.layer_overhead_s + seconds,
-        backward_s=device.layer_overhead_s + backward_per_forward * seconds,
+        forward_s=0.0,
+        backward_s=0.0,
         gradients=tuple(profile.Gradient(each.name, each.bytes) for each in layer.variables),
         activation_bytes=ELEMENT_BYTES * layer.activations,
         flops=layer.flops,

@@ -9,6 +9,8 @@ as long.
 import dataclasses
 import math
 
+from hvd_p3_tools.planner.device import Device
+
 ELEMENT_BYTES = 4  # float32
 _COMPLEX_BYTES = 8
 _PASSES = 3  # forward, gradient of the input, gradient of the kernel
@@ -51,6 +53,23 @@ def choices(convolution, batch, device):
         if set(convolution.kernel) == {_TILE_KERNEL}:
             found.append(_winograd(convolution, batch, device))
     return found
+
+
+def least_workspace_bytes(profile, batch):
+    """Adds up the least workspace of each convolution, whatever time that takes.
+
+    Args:
+        profile: `profile.Profile`.
+        batch: int.
+
+    Returns:
+        float. It never gets less with the batch.
+    """
+    return math.fsum(
+        min(choice.workspace_bytes for choice in choices(layer.convolution, batch, Device()))
+        for layer in profile.layers
+        if layer.convolution is not None
+    )
 
 
 def _stage_s(device, flops, moved_bytes):

@@ -2,13 +2,14 @@
 
 Distributed Training Large-Scale Deep Architectures (Zou et al., 2017), on setting the mini-batch
 size: what is left for the workspace of convolutions is the device's memory without feature maps and
-without weights, of which each has a gradient and a state of the optimizer.
+without weights, of which each has a gradient and a state of the optimizer. A batch fits if that is
+enough for the least workspace with which its convolutions can be computed.
 """
 
 import dataclasses
 import math
 
-from hvd_p3_tools.planner import units
+from hvd_p3_tools.planner import convolution, units
 from hvd_p3_tools.planner.errors import PlannerError
 
 # State of the optimizer, in copies of the weights.
@@ -51,18 +52,30 @@ def account(profile, batch, optimizer="momentum", ranks=2):
     Returns:
         `Memory`.
     """
-    if optimizer not in OPTIMIZER_COPIES:
-        raise PlannerError(
-            f"the optimizer must be of {', '.join(OPTIMIZER_COPIES)}. Received: {optimizer}"
-        )
     weights = profile.bytes
     return Memory(
         weights=weights,
         gradients=weights,
         reduced=weights if ranks > 1 else 0,
-        optimizer_state=OPTIMIZER_COPIES[optimizer] * weights,
+        optimizer_state=optimizer_copies(optimizer) * weights,
         feature_maps=batch * bytes_of_example(profile),
     )
+
+
+def optimizer_copies(optimizer):
+    """Returns how many copies of the weights the state of an optimizer is, as an int.
+
+    Args:
+        optimizer: str, one of `OPTIMIZER_COPIES`.
+
+    Raises:
+        PlannerError: If it is another.
+    """
+    if optimizer not in OPTIMIZER_COPIES:
+        raise PlannerError(
+            f"the optimizer must be of {', '.join(OPTIMIZER_COPIES)}. Received: {optimizer}"
+        )
+    return OPTIMIZER_COPIES[optimizer]
 
 
 def bytes_of_example(profile):
@@ -74,8 +87,21 @@ def bytes_of_example(profile):
     return profile.input_bytes + sum(activations) + max(activations)
 
 
+def needed_bytes(profile, batch, optimizer="momentum", ranks=2):
+    """Returns what a batch needs at least, with the least workspace of convolutions, in bytes.
+
+    Args:
+        profile: `profile.Profile`.
+        batch: int.
+        optimizer: str, one of `OPTIMIZER_COPIES`.
+        ranks: int.
+    """
+    workspace = convolution.least_workspace_bytes(profile, batch)
+    return account(profile, batch, optimizer, ranks).bytes + workspace
+
+
 def largest_batch(profile, memory_bytes, optimizer="momentum", ranks=2):
-    """Finds the largest batch whose feature maps fit beside weights, gradients and state.
+    """Finds the largest batch that fits with the least workspace of convolutions.
 
     Args:
         profile: `profile.Profile`.
@@ -96,11 +122,20 @@ def largest_batch(profile, memory_bytes, optimizer="momentum", ranks=2):
             f"the profile {profile.name} does not say how many bytes an example takes, so that any "
             "batch would fit; add activation_bytes to its layers"
         )
-    batch = math.floor((memory_bytes - fixed) / example)
-    if batch < 1:
+    if needed_bytes(profile, 1, optimizer, ranks) > memory_bytes:
         raise PlannerError(
             f"{profile.name} does not fit {units.print_size(memory_bytes)}: weights, gradients and "
-            f"the state of {optimizer} take {units.print_size(fixed)}, and each example "
-            f"{units.print_size(example)}; use a device with more memory, or a smaller model"
+            f"the state of {optimizer} take {units.print_size(fixed)}, each example "
+            f"{units.print_size(example)}, and the workspace of convolutions "
+            f"{units.print_size(convolution.least_workspace_bytes(profile, 1))}; use a device with "
+            "more memory, or a smaller model"
         )
-    return batch
+    # Each term of what is needed grows with the batch, or stays.
+    fits, too_large = 1, math.floor((memory_bytes - fixed) / example) + 1
+    while too_large - fits > 1:
+        middle = (fits + too_large) // 2
+        if needed_bytes(profile, middle, optimizer, ranks) <= memory_bytes:
+            fits = middle
+        else:
+            too_large = middle
+    return fits

@@ -6,6 +6,12 @@ import math
 from hvd_p3_tools.planner import bounds
 from hvd_p3_tools.planner.errors import PlannerError
 
+ALL_REDUCES = {
+    "mpi": "as hvd_p3 has MPI do it: halving and doubling on 2^k ranks, a ring on others",
+    "tree": "up and down a tree of ranks, in pieces that follow one another, as NCCL does it",
+    "ring": "in a ring",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Network:
@@ -22,6 +28,7 @@ class Network:
             `long_message_bytes` reach. Open MPI over TCP was measured to reach about a half, see
             `docs/performance.md`; 1 if there is no such difference.
         long_message_bytes: float.
+        all_reduce: str, one of `ALL_REDUCES`.
 
     Raises:
         PlannerError: If a value is out of its range.
@@ -34,6 +41,7 @@ class Network:
     oversubscription: float = 1.0
     long_message_share: float = 1.0
     long_message_bytes: float = 64 * 1024
+    all_reduce: str = "mpi"
 
     def __post_init__(self):
         requirements = {
@@ -44,6 +52,7 @@ class Network:
             "oversubscription": (1 <= self.oversubscription < math.inf, "at least 1"),
             "long_message_share": (0 < self.long_message_share <= 1, "above 0 and at most 1"),
             "long_message_bytes": (self.long_message_bytes >= 0, "not negative (bytes)"),
+            "all_reduce": (self.all_reduce in ALL_REDUCES, f"of {', '.join(ALL_REDUCES)}"),
         }
         for name, (fits, requirement) in requirements.items():
             if not fits:
@@ -63,8 +72,9 @@ class Network:
 def all_reduce_wire_s(network, ranks, size_bytes):
     """Seconds in which an all-reduce keeps each link busy.
 
-    On 2^k ranks the longest message of recursive halving and doubling is half of the data; on
-    others that of a ring is `1 / ranks` of it (Patarasuk and Yuan, 2009; Thakur et al., 2005).
+    On 2^k ranks the longest message of recursive halving and doubling is half of the data; that of
+    a ring is `1 / ranks` of it (Patarasuk and Yuan, 2009; Thakur et al., 2005). A tree sends pieces
+    of any length.
 
     Args:
         network: `Network`.
@@ -74,24 +84,39 @@ def all_reduce_wire_s(network, ranks, size_bytes):
     Returns:
         float.
     """
-    longest = size_bytes / (2 if _is_power_of_2(ranks) else ranks)
+    pieces = {"mpi": 2 if _is_power_of_2(ranks) else ranks, "tree": math.inf, "ring": ranks}
+    longest = size_bytes / pieces[network.all_reduce]
     bandwidth = network.rank_bandwidth * network.share(longest)
     return bounds.communication_s(size_bytes, ranks, bandwidth)
 
 
 def all_reduce_latency_s(network, ranks):
-    """Seconds of an all-reduce of nothing: 2 log₂ n messages one after another on n = 2^k ranks,
-    and 2 (n - 1) in a ring on others, as hvd_p3 has MPI do it.
+    """Seconds of an all-reduce of nothing: messages that wait for one another.
 
     Args:
         network: `Network`.
         ranks: int.
 
     Returns:
-        float.
+        float: 2 log₂ n latencies on n = 2^k ranks and 2 (n - 1) on others with `"mpi"`, 2 ⌈log₂ n⌉
+        with `"tree"` and 2 (n - 1) with `"ring"`.
     """
-    messages = math.log2(ranks) if _is_power_of_2(ranks) else ranks - 1
-    return 2 * messages * network.latency_s
+    return all_reduce_messages(network.all_reduce, ranks) * network.latency_s
+
+
+def all_reduce_messages(all_reduce, ranks):
+    """Counts the messages of an all-reduce that wait for one another.
+
+    Args:
+        all_reduce: str, one of `ALL_REDUCES`.
+        ranks: int.
+
+    Returns:
+        int.
+    """
+    if all_reduce == "tree" or (all_reduce == "mpi" and _is_power_of_2(ranks)):
+        return 2 * round_messages(ranks)
+    return 2 * (ranks - 1)
 
 
 def round_s(network, ranks):
@@ -104,21 +129,42 @@ def round_s(network, ranks):
     Returns:
         float.
     """
-    return math.ceil(math.log2(ranks)) * network.latency_s
+    return round_messages(ranks) * network.latency_s
+
+
+def round_messages(ranks):
+    """Counts the messages of a round that wait for one another: ⌈log₂ n⌉.
+
+    Args:
+        ranks: int.
+
+    Returns:
+        int.
+    """
+    return (ranks - 1).bit_length()
 
 
 def _is_power_of_2(ranks):
     return ranks & (ranks - 1) == 0
 
 
-def from_fit(fit):
-    """Makes a network of what was measured of all-reduces.
+def from_fit(fit, all_reduce="mpi", rounds=1, cycle_s=0.0):
+    """Makes a network of what was measured of all-reduces, one after another.
+
+    The α of a fit is not only that of an all-reduce: first ranks agree on it. So an all-reduce that
+    is simulated alone takes what the fit says.
 
     Args:
         fit: `profile.AllReduceFit`.
+        all_reduce: str, one of `ALL_REDUCES`, which the measured ranks used.
+        rounds: int. Of negotiation for each all-reduce: 1 in hvd_p3, 2 in stock Horovod (requests
+            to the coordinator, and its answer).
+        cycle_s: float. Of stock Horovod: what an all-reduce waits for the next cycle, if it was
+            asked for just after one began. 0 in hvd_p3.
 
     Returns:
-        `Network`, whose all-reduces on as many ranks take what the fit says.
+        `Network`. Its latency is 0 if the cycle alone is longer than α.
     """
-    one = all_reduce_latency_s(Network(fit.bytes_per_s, latency_s=1.0), fit.ranks)
-    return Network(fit.bytes_per_s, latency_s=fit.latency_s / one)
+    messages = all_reduce_messages(all_reduce, fit.ranks) + rounds * round_messages(fit.ranks)
+    latency_s = max(0.0, fit.latency_s - cycle_s) / messages
+    return Network(fit.bytes_per_s, latency_s, all_reduce=all_reduce)

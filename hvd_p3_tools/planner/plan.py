@@ -1,42 +1,14 @@
 """Answers the sizing questions for a model on a device and a network."""
 
 import dataclasses
-import math
 
-from hvd_p3_tools.planner import algorithms, hiding, memory, scaling, units
+from hvd_p3_tools.planner import batches, hiding, scaling, targets, tuning
+from hvd_p3_tools.planner.checks import require
 from hvd_p3_tools.planner.errors import PlannerError
 from hvd_p3_tools.planner.simulation.cluster import Settings
 from hvd_p3_tools.planner.simulation.simulator import simulate
 
-# Slices and credits that are tried, beside the defaults.
-_SETTINGS = tuple(
-    Settings(slice_bytes=slice_bytes, credit_bytes=credit_bytes)
-    for slice_bytes in (120 * 1024, 512 * 1024, 2 * 2**20)
-    for credit_bytes in (2**20, 4 * 2**20, 16 * 2**20)
-    if credit_bytes >= slice_bytes
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class BatchOption:
-    """A batch of a rank.
-
-    Args:
-        batch: int.
-        memory: `memory.Memory`.
-        algorithms: `algorithms.Algorithms`, of its convolutions.
-        step_s: float, input, both passes and update on one rank alone, with these algorithms.
-    """
-
-    batch: int
-    memory: memory.Memory
-    algorithms: algorithms.Algorithms
-    step_s: float
-
-    @property
-    def throughput(self):
-        """float, examples per second of one rank alone."""
-        return self.batch / self.step_s
+SCHEMES = ("fifo", "p3")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,30 +53,37 @@ class Hiding:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """All answers.
+    """All answers. They rest on one profile, one scheme and one choice of settings.
 
     Args:
-        profile: `profile.Profile`.
+        profile: `profile.Profile`, of the batch that is planned for and with its algorithms of
+            convolutions.
+        wanted_batch: int. That of `profile` is less if this does not fit the memory.
         cluster: `Cluster`, with the most GPUs.
         device: `Device`.
         optimizer: str.
-        batches: list of `BatchOption`, by batch; the last is the largest that fits.
-        scalings: list of `Scaling`.
+        batches: list of `batches.BatchOption`, by batch; the last is the largest that fits.
+        settings: `Settings` with which `p3` is the fastest of some on the most GPUs.
+        default_p3_s: float, seconds of a step of `p3` with the default settings on these.
+        scalings: list of `Scaling`, with these settings.
+        scheme: str, the faster of `SCHEMES` on the most GPUs.
         hidings: list of `Hiding`.
         ranks_for_all_reduce: float, the most ranks whose all-reduce computation hides, or infinity.
-        settings: tuple of `Settings` and the seconds of a step with them, the fastest of some.
-        targets: list of str, answers to a wanted speedup or efficiency.
+        targets: list of `targets.Target`, for a wanted speedup or efficiency.
     """
 
     profile: object
+    wanted_batch: int
     cluster: object
     device: object
     optimizer: str
     batches: list
+    settings: Settings
+    default_p3_s: float
     scalings: list
+    scheme: str
     hidings: list
     ranks_for_all_reduce: float
-    settings: tuple
     targets: list
 
     def scaling(self, scheme):
@@ -116,16 +95,42 @@ class Plan:
         )
 
     @property
+    def chosen(self):
+        """`Scaling` of the chosen scheme on the most GPUs."""
+        return self.scaling(self.scheme)
+
+    @property
+    def batch(self):
+        """`BatchOption` that is planned for."""
+        return next(option for option in self.batches if option.batch == self.profile.batch)
+
+    @property
     def best_batch(self):
-        """`BatchOption` with the highest throughput."""
+        """`BatchOption` with the highest throughput of one rank alone."""
         return max(self.batches, key=lambda option: option.throughput)
+
+    def simulate(self, profile=None, cluster=None):
+        """Simulates the chosen scheme with the chosen settings, and something else than planned.
+
+        Args:
+            profile: `profile.Profile`; default: that of the plan.
+            cluster: `Cluster`; default: that of the plan.
+
+        Returns:
+            `Result`.
+        """
+        return simulate(
+            profile or self.profile, cluster or self.cluster, self.scheme, self.settings
+        )
 
 
 def make(profile, cluster, device, gpus, optimizer="momentum", speedup=None, efficiency=None):
     """Makes a plan.
 
     Args:
-        profile: `profile.Profile`, with the batch that is to be used.
+        profile: `profile.Profile`, with the batch that is to be used. If its times come from FLOPs,
+            those of convolutions are replaced by those of the algorithms that the batch leaves
+            memory for.
         cluster: `Cluster`, whose number of ranks is replaced.
         device: `Device`.
         gpus: list of int, numbers of GPUs.
@@ -134,79 +139,65 @@ def make(profile, cluster, device, gpus, optimizer="momentum", speedup=None, eff
         efficiency: float, wanted, or None.
 
     Returns:
-        `Plan`.
+        `Plan`. If the batch does not fit the memory, it is for the largest that does.
 
     Raises:
         PlannerError: If the model does not fit the memory, or a value makes no sense.
     """
-    cluster = dataclasses.replace(cluster, ranks=max(gpus))
-    passes_s = profile.forward_s + profile.backward_s
-    if not passes_s > 0:
+    if speedup is not None:
+        require(1 <= speedup <= targets.MOST_GPUS, "a speedup", _SPEEDUPS, speedup)
+    if efficiency is not None:
+        require(0 < efficiency <= 1, "an efficiency", "above 0 and at most 1", efficiency)
+    if not profile.forward_s + profile.backward_s > 0:
         raise PlannerError(f"the profile {profile.name} takes no time; give its layers times")
-    batches = _batches(profile, device, optimizer, max(gpus))
+    cluster = dataclasses.replace(cluster, ranks=max(gpus))
+    found = batches.options(profile, device, optimizer, cluster.ranks)
+    batch = min(profile.batch, found[-1].batch)
+    planned = next(option.profile for option in found if option.batch == batch)
+    settings = tuning.fastest_settings(planned, cluster)
     scalings = [
-        _scaling(profile, dataclasses.replace(cluster, ranks=each), scheme)
+        _scaling(planned, dataclasses.replace(cluster, ranks=each), scheme, settings)
         for each in gpus
-        for scheme in ("fifo", "p3")
+        for scheme in SCHEMES
     ]
+    fifo, p3 = (
+        next(each for each in scalings if each.gpus == cluster.ranks and each.scheme == scheme)
+        for scheme in SCHEMES
+    )
+    chosen = fifo if fifo.step_s < p3.step_s else p3
+    passes_s = planned.forward_s + planned.backward_s
     server_bandwidth = cluster.server_bandwidth or cluster.network.rank_bandwidth
-    hidings = [
-        Hiding(
-            each,
-            hiding.least_servers(profile.bytes, each, server_bandwidth, passes_s),
-            hiding.bandwidth_for_all_reduce(profile.bytes, each, passes_s),
-        )
-        for each in gpus
-    ]
     return Plan(
-        profile=profile,
+        profile=planned,
+        wanted_batch=profile.batch,
         cluster=cluster,
         device=device,
         optimizer=optimizer,
-        batches=batches,
+        batches=found,
+        settings=settings,
+        default_p3_s=simulate(planned, cluster, "p3").step_s,
         scalings=scalings,
-        hidings=hidings,
+        scheme=chosen.scheme,
+        hidings=[
+            Hiding(
+                each,
+                hiding.least_servers(planned.bytes, each, server_bandwidth, passes_s),
+                hiding.bandwidth_for_all_reduce(planned.bytes, each, passes_s),
+            )
+            for each in gpus
+        ],
         ranks_for_all_reduce=hiding.ranks_for_all_reduce(
-            profile.bytes, cluster.network.rank_bandwidth, passes_s
+            planned.bytes, cluster.network.rank_bandwidth, passes_s
         ),
-        settings=_fastest_settings(profile, cluster),
-        targets=_targets(scalings, cluster.ranks, speedup, efficiency),
+        targets=_targets(planned, cluster, chosen, settings, speedup, efficiency),
     )
 
 
-def _batches(profile, device, optimizer, ranks):
-    """The largest batch that fits, and halves of it, with the batch of the profile among them."""
-    largest = memory.largest_batch(profile, device.memory_bytes, optimizer, ranks)
-    sizes = {largest >> shift for shift in range(5)} | {min(profile.batch, largest)}
-    options = []
-    for batch in sorted(sizes - {0}):
-        needed = memory.account(profile, batch, optimizer, ranks)
-        left = device.memory_bytes - needed.bytes
-        try:
-            chosen = algorithms.choose(profile, batch, device, left)
-        except PlannerError:
-            continue  # the convolutions find no room beside the feature maps
-        options.append(BatchOption(batch, needed, chosen, _step_s(profile, batch, chosen)))
-    if not options:
-        # Says what is too large.
-        needed = memory.account(profile, 1, optimizer, ranks)
-        algorithms.choose(profile, 1, device, device.memory_bytes - needed.bytes)
-    return options
+_SPEEDUPS = f"at least 1 and at most {targets.MOST_GPUS}"
 
 
-def _step_s(profile, batch, chosen):
-    """Seconds of a step; convolutions gain as much over their time in the profile as over GEMM."""
-    scaled = profile.at_batch(batch)
-    convolutions_s = math.fsum(
-        layer.forward_s + layer.backward_s
-        for layer in scaled.layers
-        if layer.convolution is not None
-    )
-    return scaled.compute_s - convolutions_s * (1 - chosen.time_ratio)
-
-
-def _scaling(profile, cluster, scheme):
-    result = simulate(profile, cluster, scheme)
+def _scaling(profile, cluster, scheme, settings):
+    result = simulate(profile, cluster, scheme, settings)
     passes_s = profile.forward_s + profile.backward_s
     overhead_s = max(0.0, result.step_s - passes_s)
     ratio = scaling.overhead_ratio(overhead_s, passes_s)
@@ -222,38 +213,12 @@ def _scaling(profile, cluster, scheme):
     )
 
 
-def _fastest_settings(profile, cluster):
-    timed = [(simulate(profile, cluster, "p3", each).step_s, each) for each in _SETTINGS]
-    seconds, fastest = min(timed, key=lambda each: each[0])
-    return fastest, seconds
-
-
-def _targets(scalings, most, speedup, efficiency):
+def _targets(profile, cluster, chosen, settings, speedup, efficiency):
+    search = targets.Search(profile, cluster, chosen.scheme, settings)
+    way = f"simulated with {chosen.scheme}"
     answers = []
-    for each in scalings:
-        if each.gpus != most:
-            continue
-        beginning = f"{each.scheme}, R_O = {each.ratio:.3g}:"
-        if speedup is not None:
-            try:
-                gpus = scaling.gpus_for_speedup(speedup, each.ratio)
-                answers.append(f"{beginning} a speedup of {speedup:g} takes {gpus} GPUs")
-            except PlannerError as error:
-                answers.append(f"{beginning} {error}")
-        if efficiency is not None:
-            gpus = scaling.gpus_for_efficiency(efficiency, each.ratio)
-            count = "any number of GPUs keeps" if gpus == math.inf else f"up to {gpus} GPUs keep"
-            needed = scaling.ratio_for_efficiency(most, efficiency)
-            condition = "with any R_O" if needed == math.inf else f"with R_O up to {needed:.3g}"
-            answers.append(
-                f"{beginning} {count} an efficiency of {efficiency:g}; {most} do {condition}"
-            )
+    if speedup is not None:
+        answers.append(targets.for_speedup(search, speedup, way, chosen.ratio))
+    if efficiency is not None:
+        answers.append(targets.for_efficiency(search, efficiency, way, chosen.ratio, cluster.ranks))
     return answers
-
-
-def describe_settings(settings):
-    """Returns slices and credit as environment variables."""
-    return (
-        f"HVD_P3_SLICE_BYTES={settings.slice_bytes} and HVD_P3_CREDIT_BYTES="
-        f"{settings.credit_bytes} (slices of {units.print_size(settings.slice_bytes)})"
-    )

@@ -6,7 +6,7 @@ from pathlib import Path
 import launch
 import pytest
 
-from hvd_p3_tools.planner import profile as profiles
+from hvd_p3_tools.planner import profile_file
 
 _PROGRAM = Path(__file__).parent / "program_command_line.py"
 _DIGITS = Path(__file__).parents[2] / "examples" / "keras_digits.py"
@@ -26,7 +26,7 @@ def test_profile_on_two_ranks_measures_all_reduces(tmp_path):
     arguments = ["profile", "--output", path, _DIGITS, "--checkpoint", tmp_path / "digits.keras"]
     code, output = launch.run(2, _PROGRAM, arguments)
     assert code == 0, output
-    profile = profiles.read(path)
+    profile = profile_file.read(path)
     assert profile.all_reduce.ranks == 2
     assert profile.all_reduce.bytes_per_s > 0
     assert profile.all_reduce.latency_s >= 0

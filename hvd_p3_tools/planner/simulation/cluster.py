@@ -7,6 +7,7 @@ from hvd_p3_tools.planner.errors import PlannerError
 from hvd_p3_tools.planner.network import Network
 
 MOST_RANKS = 1 << 20
+_LEAST_CYCLE_S = 1e-6  # of shorter ones there would be more than floats count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,3 +92,8 @@ class Settings:
             value = getattr(self, name)
             if not least <= value < math.inf:
                 raise PlannerError(f"{name} must be at least {least}. Received: {value}")
+        if 0 < self.cycle_s < _LEAST_CYCLE_S:
+            raise PlannerError(
+                f"cycle_s must be 0 or at least {_LEAST_CYCLE_S:g} (seconds). "
+                f"Received: {self.cycle_s}"
+            )

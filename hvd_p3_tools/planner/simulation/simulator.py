@@ -55,10 +55,13 @@ def simulate(profile, cluster, scheme, settings=None, record=False):
         `Result`.
 
     Raises:
-        PlannerError: If there is no such scheme.
+        PlannerError: If there is no such scheme, the model takes no time, or there are too many
+            slices.
     """
     if scheme not in SCHEMES:
         raise PlannerError(f"the schemes are {', '.join(SCHEMES)}. Received: {scheme}")
+    if not profile.compute_s > 0:
+        raise PlannerError(f"the profile {profile.name} takes no time; give its layers times")
     simulation = _Simulation(profile, cluster, scheme, settings or Settings(), record)
     return simulation.run()
 
@@ -199,6 +202,11 @@ class _Simulation:
                 self._loop.at(self._loop.now, self._begin_sync)
 
     def _begin_sync(self):
+        if len(self._engine.sent) > slices.MOST_SLICES:
+            raise PlannerError(
+                f"a timeline of {self._scheme} would have more than {slices.MOST_SLICES} slices: "
+                "the network is too fast for this model"
+            )
         everything = list(range(len(self._sizes)))
         self._left_of_sync = len(everything)
         if self._recorder is not None:
@@ -210,6 +218,11 @@ class _Simulation:
         cluster = self._cluster
         slowest = self._processes[-1]
         step_s = _period(slowest.backward_starts)
+        if not 0 < step_s < math.inf:
+            raise PlannerError(
+                f"a step of {self._profile.name} takes no time that can be told "
+                f"({step_s} s of {slowest.backward_starts[-1]} s); check times and bandwidths"
+            )
         period_s = _period(self._sync_ends[:_SYNCS]) if syncs else None
         # A step's communication lies between two backward passes, that of a synchronisation between
         # the ends of two.
@@ -226,7 +239,7 @@ class _Simulation:
             compute_s=self._profile.compute_s * cluster.groups()[-1][1],
             communication_s=in_flight_s,
             waited_s=length(cut(slowest.waits, *slowest.backward_starts[-2:])),
-            link_use=wire_s / (window[1] - window[0]) if sent else 0.0,
+            link_use=wire_s / (window[1] - window[0]) if window[1] > window[0] else 0.0,
             bytes=sum(each.bytes for each in sent),
             slices=len(sent),
             lower_bound_s=lower_bound_s(self._profile, cluster, self._scheme),

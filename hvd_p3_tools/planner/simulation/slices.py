@@ -2,6 +2,9 @@
 
 import dataclasses
 
+from hvd_p3_tools.planner import units
+from hvd_p3_tools.planner.errors import PlannerError
+
 
 @dataclasses.dataclass(frozen=True)
 class PlannedSlice:
@@ -20,6 +23,7 @@ class PlannedSlice:
 
 ELEMENT_BYTES = 4
 MOST_FUSION_BYTES = 120 * 1024
+MOST_SLICES = 1 << 19  # of a step that is simulated
 
 
 def plan(sizes, slice_bytes, fuse=True):
@@ -35,7 +39,16 @@ def plan(sizes, slice_bytes, fuse=True):
 
     Returns:
         List of `PlannedSlice`, by the first of their gradients and the offset.
+
+    Raises:
+        PlannerError: If there are more than `MOST_SLICES`.
     """
+    most = sum(max(1, -(-size // max(ELEMENT_BYTES, slice_bytes))) for size in sizes)
+    if most > MOST_SLICES:
+        raise PlannerError(
+            f"slices of {units.print_size(slice_bytes)} are {most} slices a step, and at most "
+            f"{MOST_SLICES} are simulated; use longer slices"
+        )
     fusion_bytes = min(slice_bytes, MOST_FUSION_BYTES) if fuse else 0
     slices = []
     opened = None  # the fused slice that is still being filled

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hvd_p3_tools import command_line
-from hvd_p3_tools.planner import builtin, profile
+from hvd_p3_tools.planner import builtin, profile, profile_file
 from hvd_p3_tools.timeline import chrome_trace
 
 _ROOT = Path(__file__).parents[3]
@@ -55,9 +55,9 @@ def test_simulate_writes_json_plots_and_timelines(capsys, tmp_path):
 def test_simulate_takes_the_network_that_was_measured(capsys, tmp_path):
     path = tmp_path / "profile.json"
     measured = profile.AllReduceFit(2, latency_s=1e-3, bytes_per_s=5e8, relative_error=0.1)
-    described = profile.to_dict(builtin.load("alexnet"))
-    made = profile.from_dict({**described, "all_reduce": vars(measured)})
-    profile.write(made, path)
+    described = profile_file.to_dict(builtin.load("alexnet"))
+    made = profile_file.from_dict({**described, "all_reduce": vars(measured)})
+    profile_file.write(made, path)
     code, output, _ = _run(capsys, "simulate", path, "--json", "-", "--scheme", "p3")
     assert code == 0
     assert json.loads(output)["results"][0]["bandwidth"] == 5e8
@@ -69,7 +69,25 @@ def test_plan_answers(capsys):
     assert (code, errors) == (0, "")
     for words in ("Batch of one GPU", "Convolutions", "R_O", "parameter servers", "What to do"):
         assert words in output
-    assert "an efficiency of 0.9" in output
+    assert "with GEMM alone" in output
+    assert "Speedup 1.2, each GPU with its batch, simulated with" in output
+    assert "Efficiency 0.9, each GPU with its batch, simulated with" in output
+    assert output.count("For one task that GPUs divide, by the lemma") == 2
+
+
+def test_a_batch_that_does_not_fit_is_said_first(capsys):
+    arguments = ["--batch", 512, "--gpus", 2, "--bandwidth", "100Gbit/s", "--memory", "8GiB"]
+    code, output, _ = _run(capsys, "plan", "resnet50", *arguments)
+    assert code == 0
+    first = "A batch of 512 does not fit 8.59 GB: this plan is for 51, the largest that does."
+    assert output.startswith(first)
+    assert "Nothing to change" not in output
+    needed = output.index("needed")
+    assert needed < output.index("Use a batch of at most 51 examples") < output.index(" %", needed)
+    assert json.loads(_run(capsys, "plan", "resnet50", *arguments, "--json", "-")[1]).items() >= {
+        ("batch", 51),
+        ("wanted_batch", 512),
+    }
 
 
 def test_plan_writes_json_with_its_recommendations_ranked(capsys):
@@ -79,6 +97,7 @@ def test_plan_writes_json_with_its_recommendations_ranked(capsys):
     gains = [each["gain"] for each in document["recommendations"]]
     assert gains == sorted(gains, reverse=True)
     assert gains[0] >= 1.02
+    assert document["scheme"] == "p3"
     for each in document["scalings"]:
         # The lemma, from the numbers beside it.
         ratio, gpus = each["ratio"], each["gpus"]
@@ -114,7 +133,7 @@ def test_plan_with_nothing_to_gain(capsys):
         (["simulate", "alexnet", "--timeline", "/nowhere/a"], "use --timeline"),
         (["plan", "bert_large", "--memory", "2 GiB"], "bert_large does not fit 2.147 GB"),
         (["plan", "alexnet", "--memory", "much"], "--memory must be a number with a unit"),
-        (["plan", "alexnet", "--efficiency", "2"], "an efficiency must be above 0"),
+        (["plan", "alexnet", "--efficiency", "2"], "--efficiency must be a finite number above 0"),
         (["plan", "alexnet", "--speedup", "nan"], "--speedup must be a finite number"),
         (["plan", "alexnet", "--throughput", "0 FLOP/s"], "--throughput must be greater than 0"),
         (["profile", "/nowhere.py"], "there is no program /nowhere.py"),

@@ -6,10 +6,12 @@ import json
 import planner_models as models
 import pytest
 
-from hvd_p3_tools.planner import builtin, model_tables, network, profile
+from hvd_p3_tools.planner import builtin, estimate, model_tables, network, profile, profile_file
 from hvd_p3_tools.planner.device import Device
 from hvd_p3_tools.planner.errors import PlannerError
 from hvd_p3_tools.planner.fit import fit_all_reduce
+from hvd_p3_tools.planner.simulation.cluster import Cluster, Settings
+from hvd_p3_tools.planner.simulation.simulator import simulate
 
 
 @pytest.mark.parametrize("name", builtin.names())
@@ -17,8 +19,8 @@ def test_files_hold_everything(name, tmp_path):
     made = dataclasses.replace(
         builtin.load(name), all_reduce=profile.AllReduceFit(2, 1e-4, 1e9, 0.1)
     )
-    profile.write(made, tmp_path / "profile.json")
-    assert profile.read(tmp_path / "profile.json") == made
+    profile_file.write(made, tmp_path / "profile.json")
+    assert profile_file.read(tmp_path / "profile.json") == made
     assert builtin.find(str(tmp_path / "profile.json")) == made
 
 
@@ -31,7 +33,28 @@ def test_builtin_profiles(name):
     assert made.bytes == table.bytes
     assert made.forward_s == pytest.approx(4 * flops / 1e12)
     assert made.backward_s == pytest.approx(2 * made.forward_s)
-    assert made.update_s == pytest.approx(5 * table.bytes / 1e11)
+    assert made.flops_per_s == 1e12
+    # Read and write each weight, read its gradient; read and write each number of the state.
+    for optimizer, passes in (("sgd", 3), ("momentum", 5), ("adam", 7)):
+        made = builtin.load(name, batch=4, device=device, optimizer=optimizer)
+        assert made.update_s == pytest.approx(passes * table.bytes / 1e11)
+
+
+def test_times_of_a_measured_profile_can_be_estimated():
+    layers = (
+        profile.Layer("first", 1.0, 1.0, (), flops=3_000_000),
+        profile.Layer("second", 1.0, 1.0, (profile.Gradient("kernel", 4_000_000),)),
+    )
+    measured = profile.Profile("any", "Measured.", 10, layers, input_s=0.5, update_s=0.5)
+    device = Device(flops_per_s=1e9, memory_bytes_per_s=1e9, layer_overhead_s=1e-3)
+    made = estimate.from_flops(measured, device)
+    # 10 examples of 3 million operations take 30 ms forward and 60 ms backward.
+    assert [layer.forward_s for layer in made.layers] == pytest.approx([0.031, 0.001])
+    assert [layer.backward_s for layer in made.layers] == pytest.approx([0.061, 0.001])
+    assert (made.input_s, made.update_s) == (0.5, pytest.approx(5 * 4e-3))
+    assert (made.flops_per_s, measured.flops_per_s) == (1e9, None)
+    with pytest.raises(PlannerError, match="the profile by hand has no FLOPs"):
+        estimate.from_flops(models.profile((1.0, 1.0, 4)), device)
 
 
 def test_another_batch():
@@ -47,7 +70,7 @@ def test_another_batch():
 
 
 def _changed(path, value):
-    described = json.loads(json.dumps(profile.to_dict(builtin.load("alexnet"))))
+    described = json.loads(json.dumps(profile_file.to_dict(builtin.load("alexnet"))))
     *parents, last = path
     place = described
     for each in parents:
@@ -75,6 +98,11 @@ def _changed(path, value):
         (["layers", 1, "name"], "conv1", "unique"),
         (["layers", 0, "gradients", 0, "bytes"], 1.5, "bytes of conv1/kernel"),
         (["layers", 0, "convolution", "kernel"], [3], "a list of 2 positive integers"),
+        (["layers", 0, "convolution", "groups"], 7, "a divisor of the 3 channels of its input"),
+        (["layers", 0, "forward_s"], 1e308, "forward_s of layer 'conv1' must be at most 1e.09"),
+        (["layers", 0, "gradients", 0, "bytes"], 10**30, "bytes of conv1/kernel must be at most"),
+        (["batch"], 10**30, "batch must be"),
+        (["flops_per_s"], 0, "flops_per_s must be greater than 0"),
         (["all_reduce"], {"ranks": 1}, "all_reduce lacks 'latency_s'"),
     ],
 )
@@ -82,18 +110,22 @@ def test_damaged_files_are_one_line(tmp_path, path, value, message):
     file = tmp_path / "profile.json"
     file.write_text(json.dumps(_changed(path, value)))
     with pytest.raises(PlannerError, match=message) as error:
-        profile.read(file)
+        profile_file.read(file)
     assert str(file) in str(error.value)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("content", [None, "no json", "[]", "\udc80"])
+@pytest.mark.parametrize(
+    "content",
+    [None, "no json", "[]", "\udc80", 100_000 * "[", '{"hvd_p3_profile": ' + 10_000 * "1" + "}"],
+    ids=["none", "text", "list", "bytes", "deep", "digits"],
+)
 def test_files_that_are_no_profile(tmp_path, content):
     file = tmp_path / "profile.json"
     if content is not None:
         file.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(PlannerError, match=str(file)):
-        profile.read(file)
+        profile_file.read(file)
 
 
 def test_unknown_models_get_a_suggestion():
@@ -111,11 +143,40 @@ def test_fit_finds_what_the_times_were_made_of():
     assert fit.latency_s == pytest.approx(2e-4)
     assert fit.bytes_per_s == pytest.approx(1.25e9)
     assert fit.relative_error < 1e-9
-    # 4 messages one after another take the 0.2 ms.
-    made = network.from_fit(fit)
-    assert made.latency_s == pytest.approx(5e-5)
-    total = network.all_reduce_wire_s(made, 4, 1e6) + network.all_reduce_latency_s(made, 4)
-    assert total == pytest.approx(2e-4 + 1.5e6 / 1.25e9)
+    # 2 messages of the negotiation and 4 of the all-reduce, one after another, take the 0.2 ms.
+    assert network.from_fit(fit).latency_s == pytest.approx(2e-4 / 6)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 6])
+@pytest.mark.parametrize("all_reduce", network.ALL_REDUCES)
+def test_an_all_reduce_that_is_simulated_alone_takes_what_was_measured(ranks, all_reduce):
+    """α and nothing else, but for a gradient of 4 bytes on links that carry 1 GB/s."""
+    fit = profile.AllReduceFit(ranks, latency_s=3e-3, bytes_per_s=1e9, relative_error=0.0)
+    # The gradient exists at the end of a step's computation, which the next round waits for.
+    alone = models.profile((1e-3, 1e-3, 4))
+    hvd_p3 = network.from_fit(fit, all_reduce)
+    step_s = simulate(alone, Cluster(ranks, hvd_p3), "immediate").step_s
+    assert step_s - alone.compute_s == pytest.approx(3e-3, rel=1e-5)
+    # Of stock Horovod, α has the wait for a cycle, which begins 1 ms after the all-reduce before.
+    at_once = models.profile((1e-9, 1e-9, 4))
+    horovod = network.from_fit(fit, all_reduce, rounds=2, cycle_s=1e-3)
+    step_s = simulate(at_once, Cluster(ranks, horovod), "fifo", Settings(cycle_s=1e-3)).step_s
+    assert step_s == pytest.approx(3e-3, rel=1e-4)
+    no_cycle = network.from_fit(fit, all_reduce, rounds=2)
+    step_s = simulate(at_once, Cluster(ranks, no_cycle), "fifo", Settings(cycle_s=0.0)).step_s
+    assert step_s == pytest.approx(3e-3, rel=1e-4)
+
+
+def test_hosts_of_a_fit_are_optional(tmp_path):
+    path = tmp_path / "profile.json"
+    for hosts in (None, 2):
+        fit = profile.AllReduceFit(4, 1e-4, 1e9, 0.1, hosts)
+        made = dataclasses.replace(builtin.load("alexnet"), all_reduce=fit)
+        profile_file.write(made, path)
+        assert ("hosts" in json.loads(path.read_text())["all_reduce"]) == (hosts is not None)
+        assert profile_file.read(path) == made
+    with pytest.raises(PlannerError, match=r"all_reduce\.hosts must be from 1 to the 4 ranks"):
+        dataclasses.replace(made, all_reduce=profile.AllReduceFit(4, 1e-4, 1e9, 0.1, 5))
 
 
 def test_fit_says_how_far_off_it_is():
