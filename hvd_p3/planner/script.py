@@ -38,13 +38,16 @@ def profile_script(path, arguments, batch=None):
             batches of another size.
         Exception: What the program raises.
     """
-    found = []
+    found, errors = [], []
 
     def fit(model, x=None, y=None, batch_size=None, *positional, **keywords):
         shuffle = keywords.get("shuffle", True)
-        inputs, dataset = first_batch(x, y, batch_size, shuffle, batch)
-        size = tf.nest.flatten(inputs)[0].shape[0]
-        found.append(profile(model, size, inputs, dataset))
+        try:
+            inputs, dataset = first_batch(x, y, batch_size, shuffle, batch)
+            size = tf.nest.flatten(inputs)[0].shape[0]
+            found.append(profile(model, size, inputs, dataset))
+        except PlannerError as error:  # not for an `except Exception` of the program
+            errors.append(error)
         raise _Profiled
 
     original, before = keras.Model.fit, sys.argv
@@ -59,6 +62,8 @@ def profile_script(path, arguments, batch=None):
         raise PlannerError(f"cannot read the program {path}: {error.strerror}") from None
     finally:
         keras.Model.fit, sys.argv = original, before
+    if errors:
+        raise errors[0]
     if not found:
         raise PlannerError(
             f"{path} ended without a call of model.fit; use hvd_p3.planner.profile(model, batch) "

@@ -11,6 +11,7 @@ import math
 
 from hvd_p3_tools.planner import convolution, units
 from hvd_p3_tools.planner.errors import PlannerError
+from hvd_p3_tools.planner.profile import MOST_EXAMPLES
 
 # State of the optimizer, in copies of the weights.
 OPTIMIZER_COPIES = {"sgd": 0, "momentum": 1, "adam": 2}
@@ -131,7 +132,7 @@ def largest_batch(profile, memory_bytes, optimizer="momentum", ranks=2):
             "more memory, or a smaller model"
         )
     # Each term of what is needed grows with the batch, or stays.
-    fits, too_large = 1, math.floor((memory_bytes - fixed) / example) + 1
+    fits, too_large = 1, min(math.floor((memory_bytes - fixed) / example), MOST_EXAMPLES) + 1
     while too_large - fits > 1:
         middle = (fits + too_large) // 2
         if needed_bytes(profile, middle, optimizer, ranks) <= memory_bytes:

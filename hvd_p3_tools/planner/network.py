@@ -6,6 +6,7 @@ import math
 from hvd_p3_tools.planner import bounds
 from hvd_p3_tools.planner.errors import PlannerError
 
+_LEAST_BANDWIDTH, _MOST_LATENCY_S = 1.0, 1e9  # beyond, times are no numbers
 ALL_REDUCES = {
     "mpi": "as hvd_p3 has MPI do it: halving and doubling on 2^k ranks, a ring on others",
     "tree": "up and down a tree of ranks, in pieces that follow one another, as NCCL does it",
@@ -46,7 +47,7 @@ class Network:
     def __post_init__(self):
         requirements = {
             "bandwidth": (0 < self.bandwidth < math.inf, "finite and greater than 0 (bytes/s)"),
-            "latency_s": (0 <= self.latency_s < math.inf, "finite and not negative (seconds)"),
+            "latency_s": (0 <= self.latency_s <= _MOST_LATENCY_S, "not negative (seconds)"),
             "background": (0 <= self.background < 1, "at least 0 and below 1 (a share of links)"),
             "ranks_per_link": (self.ranks_per_link >= 1, "at least 1"),
             "oversubscription": (1 <= self.oversubscription < math.inf, "at least 1"),
@@ -57,6 +58,11 @@ class Network:
         for name, (fits, requirement) in requirements.items():
             if not fits:
                 raise PlannerError(f"{name} must be {requirement}. Received: {getattr(self, name)}")
+        if not self.rank_bandwidth >= _LEAST_BANDWIDTH:
+            raise PlannerError(
+                f"the network must leave {_LEAST_BANDWIDTH:g} byte/s to each rank. "
+                f"Received: {self.rank_bandwidth:g}"
+            )
 
     @property
     def rank_bandwidth(self):

@@ -154,7 +154,7 @@ def make(profile, cluster, device, gpus, optimizer="momentum", speedup=None, eff
     found = batches.options(profile, device, optimizer, cluster.ranks)
     batch = min(profile.batch, found[-1].batch)
     planned = next(option.profile for option in found if option.batch == batch)
-    settings = tuning.fastest_settings(planned, cluster)
+    settings, default_p3_s = tuning.fastest_settings(planned, cluster)
     scalings = [
         _scaling(planned, dataclasses.replace(cluster, ranks=each), scheme, settings)
         for each in gpus
@@ -175,7 +175,7 @@ def make(profile, cluster, device, gpus, optimizer="momentum", speedup=None, eff
         optimizer=optimizer,
         batches=found,
         settings=settings,
-        default_p3_s=simulate(planned, cluster, "p3").step_s,
+        default_p3_s=default_p3_s,
         scalings=scalings,
         scheme=chosen.scheme,
         hidings=[

@@ -7,9 +7,9 @@ from hvd_p3_tools.planner.checks import is_integer, is_number, require
 from hvd_p3_tools.planner.model_tables import Convolution
 
 # Far beyond what makes sense, and far within what floats add up without overflow.
-_MOST_SECONDS = 1e9
+_MOST_SECONDS = 1e18
 _MOST_BYTES = 1 << 60
-_MOST_EXAMPLES = 10**9
+MOST_EXAMPLES = 10**9  # of a batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,8 +193,8 @@ def _check_fit(fit):
 
 
 def _check_batch(batch):
-    fits = is_integer(batch) and 1 <= batch <= _MOST_EXAMPLES
-    requirement = f"an integer of at least 1 (examples), and at most {_MOST_EXAMPLES}"
+    fits = is_integer(batch) and 1 <= batch <= MOST_EXAMPLES
+    requirement = f"an integer of at least 1 (examples), and at most {MOST_EXAMPLES}"
     require(fits, "batch", requirement, batch)
 
 

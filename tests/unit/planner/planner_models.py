@@ -12,12 +12,14 @@ FREE = {"latency_s": 0.0}
 
 def profile(*layers, **more):
     """A profile of layers given as (forward_s, backward_s, bytes of gradients...)."""
+    activation_bytes = more.pop("activation_bytes", 0)  # of each layer
     made = tuple(
         Layer(
             f"layer_{index}",
             forward_s,
             backward_s,
             tuple(Gradient(f"variable_{number}", size) for number, size in enumerate(sizes)),
+            activation_bytes,
         )
         for index, (forward_s, backward_s, *sizes) in enumerate(layers)
     )

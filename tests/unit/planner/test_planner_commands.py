@@ -1,5 +1,6 @@
 """The subcommands plan, profile and simulate, and their errors."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -84,10 +85,8 @@ def test_a_batch_that_does_not_fit_is_said_first(capsys):
     assert "Nothing to change" not in output
     needed = output.index("needed")
     assert needed < output.index("Use a batch of at most 51 examples") < output.index(" %", needed)
-    assert json.loads(_run(capsys, "plan", "resnet50", *arguments, "--json", "-")[1]).items() >= {
-        ("batch", 51),
-        ("wanted_batch", 512),
-    }
+    document = json.loads(_run(capsys, "plan", "resnet50", *arguments, "--json", "-")[1])
+    assert (document["batch"], document["wanted_batch"]) == (51, 512)
 
 
 def test_plan_writes_json_with_its_recommendations_ranked(capsys):
@@ -127,7 +126,29 @@ def test_plan_with_nothing_to_gain(capsys):
         (["simulate", "alexnet", "--scheme", "lifo"], "--scheme must be of fifo, immediate"),
         (["simulate", "alexnet", "--batch", "0"], "--batch must be at least 1"),
         (["simulate", "alexnet", "--slice", "0 B"], "slice_bytes must be at least 1"),
+        (["simulate", "alexnet", "--slice", "1B"], "slices of 1 B are 60965224 slices a step"),
+        (["simulate", "alexnet", "--cycle-time", "1 ns"], "cycle_s must be 0 or at least 1e-06"),
         (["simulate", "alexnet", "--servers", "9"], "servers must be at most"),
+        (
+            ["simulate", "alexnet", "--scheme", "p3", "--servers", "2"],
+            "--servers counts for server",
+        ),
+        (
+            ["simulate", "alexnet", "--scheme", "fifo", "--no-priorities"],
+            "--no-priorities counts for immediate, p3, server, shadow alone",
+        ),
+        (["simulate", "alexnet", "--scheme", "p3", "--fusion", "1MB"], "--fusion counts for fifo"),
+        (["simulate", "alexnet", "--straggler-factor", "0.1"], "--straggler-factor needs"),
+        (
+            ["simulate", "alexnet", "--stragglers", "1", "--straggler-factor", "0.1"],
+            "straggler_factor must be at least 1",
+        ),
+        (["simulate", "alexnet", "--timeline", ""], "--timeline must be the name of a file"),
+        (
+            ["simulate", "alexnet", "--bandwidth", "1e-300 bit/s"],
+            "must leave 1 byte/s to each rank",
+        ),
+        (["simulate", "alexnet", "--batch", 10**30], "batch must be"),
         (["simulate", "alexnet", "--plot", "/nowhere/a.png"], "a plot needs several"),
         (["simulate", "alexnet", "--json", "/nowhere/a"], "cannot write /nowhere/a"),
         (["simulate", "alexnet", "--timeline", "/nowhere/a"], "use --timeline"),
@@ -135,6 +156,7 @@ def test_plan_with_nothing_to_gain(capsys):
         (["plan", "alexnet", "--memory", "much"], "--memory must be a number with a unit"),
         (["plan", "alexnet", "--efficiency", "2"], "--efficiency must be a finite number above 0"),
         (["plan", "alexnet", "--speedup", "nan"], "--speedup must be a finite number"),
+        (["plan", "alexnet", "--speedup", "-3"], "--speedup must be a finite number from 1"),
         (["plan", "alexnet", "--throughput", "0 FLOP/s"], "--throughput must be greater than 0"),
         (["profile", "/nowhere.py"], "there is no program /nowhere.py"),
     ],
@@ -145,6 +167,86 @@ def test_what_makes_no_sense_is_one_line(capsys, arguments, message):
     assert errors.startswith(f"hvd-p3 {arguments[0]}: ")
     assert message in errors
     assert len(errors.splitlines()) == 1
+
+
+def _measured(path, **changes):
+    """Writes the profile of AlexNet as if its times had been measured."""
+    made = dataclasses.replace(builtin.load("alexnet"), flops_per_s=None, **changes)
+    profile_file.write(made, path)
+    return made
+
+
+def test_throughput_gives_a_measured_profile_times_from_flops(capsys, tmp_path):
+    path = tmp_path / "profile.json"
+    made = _measured(path)
+    for subcommand in ("simulate", "plan"):
+        arguments = [subcommand, path, "--json", "-"]
+        as_measured = json.loads(_run(capsys, *arguments)[1])
+        estimated = json.loads(_run(capsys, *arguments, "--throughput", "1 TFLOP/s")[1])
+        as_built_in = [subcommand, "alexnet", "--json", "-", "--throughput", "1 TFLOP/s"]
+        assert estimated == json.loads(_run(capsys, *as_built_in)[1])
+        assert estimated != as_measured
+    assert as_measured["compute_s"] == pytest.approx(made.compute_s)
+    layers = tuple(dataclasses.replace(layer, flops=0) for layer in made.layers)
+    _measured(path, layers=layers)
+    assert _run(capsys, "simulate", path)[0] == 0
+    code, _, errors = _run(capsys, "simulate", path, "--throughput", "1 TFLOP/s")
+    assert (code, len(errors.splitlines())) == (1, 1)
+    assert "the profile alexnet has no FLOPs to estimate times from" in errors
+
+
+def test_memory_bandwidth_and_optimizer_change_the_update(capsys, tmp_path):
+    def compute_s(*arguments):
+        return json.loads(_run(capsys, "plan", *arguments, "--json", "-")[1])["gemm_compute_s"]
+
+    size = builtin.load("sockeye").bytes
+    slow = compute_s("sockeye", "--memory-bandwidth", "100 GB/s")
+    assert slow - compute_s("sockeye") == pytest.approx(5 * size * (1 / 100e9 - 1 / 500e9))
+    adam = compute_s("sockeye", "--optimizer", "adam")
+    assert adam - compute_s("sockeye") == pytest.approx(2 * size / 500e9)
+    path = tmp_path / "profile.json"
+    _measured(path)
+    code, _, errors = _run(capsys, "plan", path, "--memory-bandwidth", "1 GB/s")
+    assert code == 1
+    assert "--memory-bandwidth counts where times come from FLOPs" in errors
+
+
+def test_all_reduces_of_one_host_are_no_network(capsys, tmp_path):
+    path = tmp_path / "profile.json"
+    for hosts, warned in ((1, True), (2, False), (None, False)):
+        _measured(path, all_reduce=profile.AllReduceFit(2, 1e-4, 5e8, 0.1, hosts))
+        for subcommand in ("simulate", "plan"):
+            code, output, errors = _run(capsys, subcommand, path, "--json", "-")
+            assert (code, "among 2 ranks on one host" in errors) == (0, warned)
+            assert json.loads(output)["batch"] == 32
+    _measured(path, all_reduce=profile.AllReduceFit(2, 1e-4, 5e8, 0.1, 1))
+    given = ["--bandwidth", "1Gbit/s", "--latency", "1 ms"]
+    assert _run(capsys, "simulate", path, *given)[2] == ""
+
+
+def test_profile_that_takes_no_time(capsys, tmp_path):
+    path = tmp_path / "profile.json"
+    layers = tuple(
+        dataclasses.replace(layer, forward_s=0.0, backward_s=0.0)
+        for layer in builtin.load("alexnet").layers
+    )
+    _measured(path, layers=layers, update_s=0.0)
+    for subcommand in ("simulate", "plan"):
+        code, _, errors = _run(capsys, subcommand, path)
+        assert code == 1
+        assert "the profile alexnet takes no time" in errors
+
+
+def test_how_ranks_reduce(capsys):
+    def step_s(ranks, all_reduce):
+        arguments = ["--scheme", "fifo", "--ranks", ranks, "--all-reduce", all_reduce]
+        document = json.loads(_run(capsys, "simulate", "resnet50", *arguments, "--json", "-")[1])
+        return document["results"][0]["step_s"]
+
+    assert step_s(4095, "tree") == pytest.approx(step_s(4096, "tree"), rel=1e-3)
+    assert step_s(4095, "mpi") > 1.5 * step_s(4096, "mpi")
+    assert step_s(4095, "ring") == step_s(4095, "mpi")
+    assert step_s(4096, "tree") == step_s(4096, "mpi")
 
 
 @pytest.mark.parametrize("package", ["pint", "scipy.optimize"])

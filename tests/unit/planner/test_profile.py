@@ -99,7 +99,7 @@ def _changed(path, value):
         (["layers", 0, "gradients", 0, "bytes"], 1.5, "bytes of conv1/kernel"),
         (["layers", 0, "convolution", "kernel"], [3], "a list of 2 positive integers"),
         (["layers", 0, "convolution", "groups"], 7, "a divisor of the 3 channels of its input"),
-        (["layers", 0, "forward_s"], 1e308, "forward_s of layer 'conv1' must be at most 1e.09"),
+        (["layers", 0, "forward_s"], 1e308, "forward_s of layer 'conv1' must be at most 1e.18"),
         (["layers", 0, "gradients", 0, "bytes"], 10**30, "bytes of conv1/kernel must be at most"),
         (["batch"], 10**30, "batch must be"),
         (["flops_per_s"], 0, "flops_per_s must be greater than 0"),
