@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import os
 import tempfile
 import time
@@ -15,6 +16,11 @@ import tensorflow as tf
 from expect import raises
 
 import hvd_p3 as hvd
+from hvd_p3_tools.planner import profile
+from hvd_p3_tools.planner.network import Network
+from hvd_p3_tools.planner.simulation import slices
+from hvd_p3_tools.planner.simulation.cluster import Cluster, Settings
+from hvd_p3_tools.planner.simulation.simulator import simulate
 from hvd_p3_tools.timeline import chrome_trace, summary, waits
 from hvd_p3_tools.timeline.model import PHASES
 
@@ -122,6 +128,52 @@ def check_timeline_of_overlapped_training():
         ):
             # Two clocks are read one after the other.
             assert abs(after[counter] - before[counter] - measured) < 0.01, counter
+
+
+def _simulated_profile(model):
+    """The gradients of a model in the order of its layers, with times that do not matter."""
+    layers = tuple(
+        profile.Layer(
+            layer.path,
+            1e-3,
+            1e-3,
+            tuple(
+                profile.Gradient(each.path, 4 * math.prod(each.shape))
+                for each in layer.trainable_variables
+            ),
+        )
+        for layer in model.layers
+        if layer.trainable_variables
+    )
+    return profile.Profile("digits", "A test.", _BATCH, layers)
+
+
+def check_a_step_has_the_slices_that_the_planner_simulates():
+    settings = Settings(**SETTINGS)
+    described = _simulated_profile(models.digits_model())
+    sizes = [gradient.bytes for layer in described.layers for gradient in layer.gradients]
+    planned = slices.plan(sizes, settings.slice_bytes)
+    assert len({len(each.tensors) for each in planned}) > 1, "some are fused"
+    assert any(each.offset for each in planned), "some are cut"
+    cluster = Cluster(2, Network(bandwidth=1e9))
+    for scheme, callbacks in (
+        ("immediate", []),
+        ("p3", [hvd.callbacks.P3Callback(verbose=0)]),
+    ):
+        simulated = simulate(described, cluster, scheme, settings)
+        path = _path()
+        before = hvd.statistics()
+        hvd.start_timeline(path)
+        _train(callbacks)
+        hvd.stop_timeline()
+        after = hvd.statistics()
+        assert after["bytes"] - before["bytes"] == _STEPS * simulated.bytes, scheme
+        assert after["slices"] - before["slices"] == _STEPS * simulated.slices, scheme
+        if hvd.rank() == 0:
+            (recorded, _) = chrome_trace.read(path).ranks
+            real = sorted((len(each.tensors), each.offset, each.bytes) for each in recorded.slices)
+            expected = sorted((len(each.tensors), each.offset, each.bytes) for each in planned)
+            assert real == sorted(_STEPS * expected), scheme
 
 
 def check_the_late_rank_is_named():

@@ -32,4 +32,7 @@ def test_profile_on_two_ranks_measures_all_reduces(tmp_path):
     assert profile.all_reduce.latency_s >= 0
     assert re.search(r"All-reduce on 2 ranks: .* with a median error of \d+ %", output), output
     assert output.count("Written:") == 1, output  # by rank 0
+    assert profile.all_reduce.hosts == 1
+    assert output.count("were measured among 2 ranks on one host") == 1, output
+    assert any(layer.flops > 0 for layer in profile.layers)
     assert not list(tmp_path.glob("*.keras")), "it was trained"

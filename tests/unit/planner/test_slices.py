@@ -1,9 +1,16 @@
-"""Slices: those of the engine (`csrc/core/slicer.cc`)."""
+"""Slices. That they are those of the engine is checked by `tests/parallel/checks_timeline.py`."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_p3_tools.planner.simulation.slices import MOST_FUSION_BYTES, PlannedSlice, plan
+from hvd_p3_tools.planner.errors import PlannerError
+from hvd_p3_tools.planner.simulation.slices import (
+    MOST_FUSION_BYTES,
+    MOST_SLICES,
+    PlannedSlice,
+    plan,
+)
 
 
 def test_large_gradients_are_cut_evenly():
@@ -24,6 +31,12 @@ def test_small_gradients_are_fused_until_one_does_not_fit():
         PlannedSlice((3, 4), 0, 100),
         PlannedSlice((5,), 0, 4),
     ]
+
+
+def test_more_slices_than_are_simulated():
+    size = 4 * MOST_SLICES
+    with pytest.raises(PlannerError, match=f"are {MOST_SLICES + 1} slices a step, and at most"):
+        plan([size, 4], 4)
 
 
 @given(st.lists(st.integers(0, 200_000), max_size=20), st.integers(4, 500_000), st.booleans())
