@@ -88,7 +88,7 @@ def _described(plan):
 
 
 def _scheme(plan):
-    if plan.scheme != "p3":
+    if plan.scheme != "p3" or plan.cluster.ranks == 1:
         return None
     fifo, p3 = plan.scaling("fifo"), plan.scaling("p3")
     return Recommendation(

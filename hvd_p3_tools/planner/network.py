@@ -47,7 +47,7 @@ class Network:
     def __post_init__(self):
         requirements = {
             "bandwidth": (0 < self.bandwidth < math.inf, "finite and greater than 0 (bytes/s)"),
-            "latency_s": (0 <= self.latency_s <= _MOST_LATENCY_S, "not negative (seconds)"),
+            "latency_s": (0 <= self.latency_s <= _MOST_LATENCY_S, "from 0 to 1e9 (seconds)"),
             "background": (0 <= self.background < 1, "at least 0 and below 1 (a share of links)"),
             "ranks_per_link": (self.ranks_per_link >= 1, "at least 1"),
             "oversubscription": (1 <= self.oversubscription < math.inf, "at least 1"),

@@ -9,6 +9,8 @@ import math
 
 from hvd_p3_tools.planner.simulation.sent import Sent
 
+_ROUNDING = 1e-6  # cycles: of floats must not cost one
+
 
 class FifoEngine:
     """The engine.
@@ -51,7 +53,7 @@ class FifoEngine:
         self._scheduled = True
         start = max(self._loop.now, self._first_cycle)
         if self._cycle_s > 0:
-            cycles = math.ceil((start - self._first_cycle) / self._cycle_s)
+            cycles = math.ceil((start - self._first_cycle) / self._cycle_s - _ROUNDING)
             start = max(start, self._first_cycle + cycles * self._cycle_s)
         self._loop.at(start, self._cycle)
 

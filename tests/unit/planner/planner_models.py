@@ -54,5 +54,7 @@ settings = st.builds(
     priorities=st.booleans(),
     fuse=st.booleans(),
     fusion_bytes=st.sampled_from([0, 100_000, 2**27]),
-    cycle_s=st.sampled_from([0.0, 1e-3]),
+    # No round number: whether a gradient that is made just when a cycle begins is part of it, is a
+    # matter of the rounding of floats.
+    cycle_s=st.sampled_from([0.0, 0.97319e-3]),
 )
