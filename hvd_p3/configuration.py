@@ -5,6 +5,8 @@ import difflib
 import os
 import warnings
 
+from hvd_p3 import horovod_settings
+
 _PREFIX = "HVD_P3_"
 
 
@@ -162,7 +164,7 @@ def load(arguments):
         arguments: dict of setting name to value, `None` for "not given".
 
     Returns:
-        A `Configuration`.
+        A `Configuration`. Where hvd_p3's variable is not set, Horovod's counts if there is one.
 
     Raises:
         TypeError: If an argument is no setting.
@@ -187,8 +189,13 @@ def load(arguments):
     for name, field in fields.items():
         variable = environment_variable(name)
         text = os.environ.get(variable)
-        if name in values or text is None:
+        if name in values:
             continue
+        if text is None:
+            of_horovod = horovod_settings.variable_for(name)
+            if of_horovod is None:
+                continue
+            variable, text = of_horovod
         try:
             values[name] = field.metadata["parse"](text)
             accepted = field.metadata["check"](values[name])

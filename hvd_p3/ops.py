@@ -78,17 +78,19 @@ class TensorSpec:
         )
 
 
-def declare_group(name, specs):
+def declare_group(name, specs, arguments=""):
     """Declares tensors that are sliced and fused together.
 
     Args:
         name: str. The same on all ranks.
-        specs: List of `TensorSpec`, in the same order on all ranks.
+        specs: List of `TensorSpec`, in the same order on all ranks. If it is empty, ranks compare
+            the group at once.
+        arguments: str, what the user asked for. Ranks get an error if it differs.
 
     Returns:
         A list of int handles for `push` and `all_reduce_slot`.
     """
-    return _engine.declare_group(name, [spec.to_engine() for spec in specs])
+    return _engine.declare_group(name, [spec.to_engine() for spec in specs], arguments)
 
 
 def fused_tensors(specs):

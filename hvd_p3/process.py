@@ -8,7 +8,7 @@ import warnings
 
 import horovod.tensorflow as horovod
 
-from hvd_p3 import _engine, _environment, agreement, configuration
+from hvd_p3 import _engine, _environment, agreement, configuration, horovod_settings
 from hvd_p3.timeline_recorder import TimelineRecorder
 
 # How gradients are reduced in this process.
@@ -116,6 +116,7 @@ def init(comm=None, process_sets=None, **settings):
                 "hvd_p3.init was called after hvd_p3.shutdown ended MPI, which a process can "
                 "initialise only once. Call init and shutdown once each."
             )
+        horovod_settings.pass_on(config)
         horovod.init(process_sets=process_sets)
         timeline = None
         if horovod.size() == 1:
@@ -138,6 +139,8 @@ def init(comm=None, process_sets=None, **settings):
                 raise
             timeline = TimelineRecorder(horovod.rank(), horovod.size(), _engine.MpiMessages())
             reduction = ENGINE
+            if horovod.rank() == 0:
+                horovod_settings.warn_of_those_without_effect()
         else:
             reduction = HOROVOD
             if horovod.rank() == 0 and not _warned_about_gloo:

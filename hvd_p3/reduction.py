@@ -147,7 +147,7 @@ class GradientReducer:
             ]
             # A number, not the indices: ranks whose gradients differ must meet, to get an error.
             group = f"{self.name}.{len(self._declared)}"
-            handles = ops.declare_group(group, specs)
+            handles = ops.declare_group(group, specs, self.options.description())
             fused = [[indices[each] for each in fused] for fused in ops.fused_tensors(specs)]
             self._declared[key] = (dict(zip(indices, handles, strict=True)), fused)
         return self._declared[key]
@@ -205,7 +205,15 @@ class GradientReducer:
         dense, sparse, local = self.split(gradients)
         if not self.options.is_of_all_ranks() and not process_set.included():
             return {**dense, **sparse, **local}  # as in Horovod, other ranks train by themselves
+        if self._through_horovod_only(dense):
+            # Ranks with other options wait in the engine, for what this one never submits.
+            self._declare({})
         return {**self._reduce_dense(dense), **self.reduce_sparse(sparse), **local}
+
+    def _through_horovod_only(self, dense):
+        """Whether nothing of a step of all ranks goes through the engine, though there is one."""
+        of_all = process.current().reduction == process.ENGINE and self.options.is_of_all_ranks()
+        return of_all and not (dense and self._uses_engine())
 
     def reduce_sparse(self, gradients):
         """Reduces sparse gradients within the step. They are not compressed.

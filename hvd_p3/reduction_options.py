@@ -75,6 +75,16 @@ class ReductionOptions:
                 "hvd_p3.Average. Received: Horovod on Gloo"
             )
 
+    def description(self):
+        """What ranks must agree on beside the tensors, as text."""
+        ops = {horovod.Average: "Average", horovod.Sum: "Sum", horovod.Adasum: "Adasum"}
+        compressor = self.compression
+        name = getattr(compressor, "__name__", type(compressor).__name__)
+        return (
+            f"op={ops[self.op]}, gradient_predivide_factor={self.gradient_predivide_factor:g}, "
+            f"sparse_as_dense={self.sparse_as_dense}, compression={name}"
+        )
+
     def size(self):
         """The number of ranks that reduce together, on ranks outside of the process set too."""
         return process.size() if self.is_of_all_ranks() else len(self.process_set.ranks)

@@ -40,7 +40,8 @@ def stop_timeline(timeout_s=timeline_recorder.MEETING_S):
 
     Returns when the file is complete on rank 0, and on other ranks when their part is sent. If some
     rank does not come, each rank that did writes its own part to the file's path with `.rank` and
-    its number added, and warns. `hvd_p3.shutdown` and the end of the program stop a recording too.
+    its number added, and warns; the command `hvd-p3 timeline` reads them together.
+    `hvd_p3.shutdown` and the end of the program stop a recording too.
 
     Args:
         timeout_s: float. How long to wait for other ranks to call this, in seconds.

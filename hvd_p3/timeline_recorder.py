@@ -44,6 +44,8 @@ class TimelineRecorder:
         self._path = None
         self._settings = {}
         self._offsets = []  # on rank 0: of each rank, at the start
+        self._offset = clock.SAME  # of this rank, at the start
+        self._origin = 0  # when rank 0 started, on its clock: 0 in the timeline
         self._start = 0
         self._start_since_epoch = 0.0
 
@@ -84,11 +86,13 @@ class TimelineRecorder:
         if answer["error"]:
             raise OSError(f"Rank 0 cannot write the timeline {answer['path']}: {answer['error']}")
         self._path = os.path.abspath(answer["path"])
+        with contextlib.suppress(OSError):
+            os.remove(self._part())  # of an earlier recording
         self._offsets = self._measure_clocks()
-        self._start_since_epoch = time.time()
+        self._tell_start()
         settings = _engine.current_settings()
         self._settings = {name: settings[name] for name in ("slice_bytes", "credit_bytes")}
-        self._start = time.monotonic_ns()
+        self._start = self._origin if self._rank == 0 else time.monotonic_ns()
         self._recording = _engine.Recording(answer["mark_cycles"])
 
     def stop(self, timeout_s):
@@ -107,13 +111,15 @@ class TimelineRecorder:
         try:
             gathered = self._gather(mine, timeout_s)
         except RuntimeError as error:
-            path = f"{self._path}.rank{self._rank}"
+            path = self._part()
             warnings.warn(
                 f"The timeline could not be gathered on rank 0 ({error}). Rank {self._rank} writes "
-                f"its own part, on its own clock, to {path}.",
+                f"its own part to {path}. `hvd-p3 timeline {self._path}` reads the parts of all "
+                "ranks, if they are in one folder.",
                 stacklevel=3,
             )
-            self._write({self._rank: (mine, clock.SAME, clock.SAME)}, path)
+            # How far the clocks have drifted apart since then is unknown.
+            self._write({self._rank: (mine, self._offset, self._offset)}, path)
         else:
             if gathered is not None:
                 self._write(gathered, self._path)
@@ -184,6 +190,21 @@ class TimelineRecorder:
             clock.measure(self._channel, rank, self._meetings, _ANSWER_S) for rank in others
         ]
 
+    def _tell_start(self):
+        """Rank 0 tells the others what they need to write a part of their own."""
+        if self._rank != 0:
+            told = self._channel.receive(0, self._meetings, _ANSWER_S)
+            self._offset, self._origin, self._start_since_epoch = pickle.loads(told)
+            return
+        self._origin, self._start_since_epoch = time.monotonic_ns(), time.time()
+        for rank in range(1, self._size):
+            told = self._offsets[rank], self._origin, self._start_since_epoch
+            self._channel.send(rank, pickle.dumps(told), self._meetings, _ANSWER_S)
+
+    def _part(self):
+        """Where this rank writes its own part."""
+        return f"{self._path}.rank{self._rank}"
+
     def _gather(self, mine, timeout_s):
         """Returns, on rank 0, dict of rank to (what it recorded, offset at start, at end)."""
         self._meet(dict, timeout_s)
@@ -216,9 +237,9 @@ class TimelineRecorder:
             for taken, _, _ in gathered.values()
             for _, group, name, _ in taken["tensors"]
         )
-        # Rank 0's own start, or that of the one rank that writes.
-        origin = gathered[self._rank][0]["start"]
-        ranks = [_rank_of(number, *gathered[number], origin, names) for number in sorted(gathered)]
+        ranks = [
+            _rank_of(number, *gathered[number], self._origin, names) for number in sorted(gathered)
+        ]
         timeline = Timeline(ranks, self._settings, HVD_P3_VERSION, self._start_since_epoch)
         with open(path, "w", encoding="utf-8") as file:
             chrome_trace.write(timeline, file)

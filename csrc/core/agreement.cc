@@ -1,8 +1,14 @@
 #include "core/agreement.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd_p3 {
+
+bool Agreement::has_unsent_announcement() const {
+  return std::any_of(unsent_.begin(), unsent_.end(),
+                     [](const Group* group) { return group->tensors.empty(); });
+}
 
 std::string Agreement::TakeUnsent() {
   std::vector<GroupDeclaration> declarations;
@@ -46,6 +52,7 @@ void Agreement::AdoptProposal() {
 }
 
 void Agreement::Settle(Group* group, const Partial& partial) {
+  if (group->tensors.empty()) --announced_;
   std::vector<GroupDeclaration> by_rank;
   for (const auto& entry : partial.by_rank) by_rank.push_back(entry.second);
   group->failure = CompareDeclarations(by_rank);

@@ -20,11 +20,18 @@ class Agreement {
   Agreement(int size, const EngineSettings& settings) : size_(size), settings_(settings) {}
 
   // Adds a group that this rank has declared; the engine owns it and outlives this object.
-  void Add(Group* group) { unsent_.push_back(group); }
+  void Add(Group* group) {
+    unsent_.push_back(group);
+    if (group->tensors.empty()) ++announced_;
+  }
 
   // Rank 0 asks for other settings. A later call replaces one that is not sent yet.
   void Propose(const EngineSettings& settings) { unsent_settings_ = settings; }
   bool has_unsent_settings() const { return unsent_settings_.has_value(); }
+
+  // Whether a group without tensors is not compared yet; whether one is not even sent.
+  bool has_announced() const { return announced_ > 0; }
+  bool has_unsent_announcement() const;
 
   // This rank's part of an exchange: what it has proposed and all that it has declared since the
   // last one.
@@ -57,6 +64,7 @@ class Agreement {
   std::optional<EngineSettings> unsent_settings_;
   std::optional<EngineSettings> proposal_;  // received, not adopted yet
   std::vector<Group*> unsent_;
+  int announced_ = 0;
   std::map<std::string, Group*> local_;
   std::map<std::string, Partial> partial_;
   std::vector<Group*> agreed_;

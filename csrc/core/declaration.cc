@@ -11,7 +11,7 @@
 namespace hvd_p3 {
 namespace {
 
-constexpr uint32_t kWireVersion = 1;
+constexpr uint32_t kWireVersion = 2;
 
 void EncodeTensor(const TensorSpec& tensor, Writer* writer) {
   writer->Text(tensor.name);
@@ -76,6 +76,7 @@ std::string EncodeDeclarations(const std::vector<GroupDeclaration>& declarations
   writer.Number<uint64_t>(declarations.size());
   for (const GroupDeclaration& declaration : declarations) {
     writer.Text(declaration.name);
+    writer.Text(declaration.arguments);
     writer.Number(declaration.slice_bytes);
     writer.Number(declaration.credit_bytes);
     writer.Number<uint64_t>(declaration.tensors.size());
@@ -94,6 +95,7 @@ Status DecodeDeclarations(const std::string& bytes, std::vector<GroupDeclaration
   for (uint64_t i = 0; i < groups && reader.ok(); ++i) {
     GroupDeclaration declaration;
     declaration.name = reader.Text();
+    declaration.arguments = reader.Text();
     declaration.slice_bytes = reader.Number<int64_t>();
     declaration.credit_bytes = reader.Number<int64_t>();
     const uint64_t tensors = reader.Number<uint64_t>();
@@ -112,6 +114,11 @@ Status CompareDeclarations(const std::vector<GroupDeclaration>& by_rank) {
   if (!status.ok()) return status;
   status = RequireEqual(by_rank, "HVD_P3_CREDIT_BYTES", same_settings,
                         [](const auto& group) { return std::to_string(group.credit_bytes); });
+  if (!status.ok()) return status;
+
+  status = RequireEqual(by_rank, "the arguments of '" + by_rank.front().name + "'",
+                        "Give the optimizer or tape the same arguments on all ranks.",
+                        [](const auto& group) { return group.arguments; });
   if (!status.ok()) return status;
 
   const std::string same_program =

@@ -16,6 +16,7 @@ namespace hvd_p3 {
 struct GroupDeclaration {
   std::string name;
   std::vector<TensorSpec> tensors;
+  std::string arguments;    // how the program asked for it, as text; part of what ranks compare
   int64_t slice_bytes = 0;  // the declaring rank's setting
   int64_t credit_bytes = 0;
 };

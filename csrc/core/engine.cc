@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/rank_list.h"
 
 namespace hvd_p3 {
 namespace {
@@ -32,7 +33,8 @@ constexpr int kMostUnreachedEvents = 8;
 constexpr int64_t kLingerNs = 10'000'000;
 
 // How long a rank that gives up stays for the round that tells the others. Those that wait for a
-// tensor take part in rounds all the time.
+// tensor take part in rounds all the time; idle ones are asked to, and look once in
+// kIdleInspectionNs.
 constexpr std::chrono::milliseconds kLastCall{200};
 
 // How long a rank that ends stays after the last round; many times the longest sleep.
@@ -41,8 +43,14 @@ constexpr std::chrono::milliseconds kFarewell{20};
 // The kernel may delay a timed sleep by this much; its default of 50 us exceeds our shortest sleep.
 constexpr unsigned long kTimerSlackNs = 1'000;
 
-constexpr char kWasShutDown[] =
-    "hvd_p3 was shut down: a rank called hvd_p3.shutdown() or ended its program";
+constexpr char kWasShutDown[] = "hvd_p3 was shut down on this rank";
+
+// Of an engine's end: what became of one tensor. What is said of a stall, and of ranks that
+// disagree, names a tensor already: the one to look at.
+Status OfTensor(const std::string& name, const Status& end) {
+  if (end.code() == StatusCode::kStalled || end.code() == StatusCode::kMismatch) return end;
+  return {end.code(), "tensor '" + name + "' was not reduced: " + end.message()};
+}
 
 // The next push_back does not throw.
 template <typename T>
@@ -94,7 +102,7 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<ControlChannel> con
       stall_inspector_(options.stall, control_.get(),
                        [this](const std::string& name) { return FindGroup(name); }),
       schedule_(options.settings.credit_bytes),
-      words_(transport_->takes_device_memory()),
+      words_(control_->size(), transport_->takes_device_memory()),
       thread_([this] { Run(); }) {
   if (options.trace) trace_.Start();
 }
@@ -102,8 +110,8 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<ControlChannel> con
 Engine::~Engine() { Shutdown(0.0); }
 
 Status Engine::DeclareGroup(const std::string& name, const std::vector<TensorSpec>& tensors,
-                            std::vector<TensorHandle>* handles) {
-  GroupDeclaration declaration{name, tensors, options_.settings.slice_bytes,
+                            std::vector<TensorHandle>* handles, const std::string& arguments) {
+  GroupDeclaration declaration{name, tensors, arguments, options_.settings.slice_bytes,
                                options_.settings.credit_bytes};
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto known = groups_.find(name);
@@ -120,6 +128,10 @@ Status Engine::DeclareGroup(const std::string& name, const std::vector<TensorSpe
     }
     new_groups_.push_back(group.get());
     groups_[name] = std::move(group);
+    if (tensors.empty()) {
+      announcement_ = true;
+      work_arrived_.notify_one();
+    }
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     handles->push_back(first_handle_[name] + static_cast<TensorHandle>(i));
@@ -137,19 +149,22 @@ void Engine::Submit(TensorHandle handle, Submission submission) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const TensorHandle index = handle - options_.first_handle;
-    if (ended_) {
-      refusal = end_status_;
-    } else if (shutdown_requested_) {
-      refusal = Status(StatusCode::kShutdown, kWasShutDown);
-    } else if (index < 0 || index >= static_cast<TensorHandle>(tensors_by_handle_.size())) {
+    if (index < 0 || index >= static_cast<TensorHandle>(tensors_by_handle_.size())) {
       refusal = Status(StatusCode::kInvalidArgument,
                        "a tensor was submitted that this engine does not know; it may stem from "
                        "before hvd_p3 was shut down and initialised again: compile the model and "
                        "trace functions anew after hvd_p3.init()");
     } else {
       Tensor* tensor = tensors_by_handle_[static_cast<size_t>(index)];
-      statistics_->Hold(2 * tensor->group->spec(*tensor).bytes());
-      inbox_.emplace_back(tensor, std::move(submission));
+      const TensorSpec& spec = tensor->group->spec(*tensor);
+      if (ended_) {
+        refusal = OfTensor(spec.name, end_status_);
+      } else if (shutdown_requested_) {
+        refusal = OfTensor(spec.name, Status(StatusCode::kShutdown, kWasShutDown));
+      } else {
+        statistics_->Hold(2 * spec.bytes());
+        inbox_.emplace_back(tensor, std::move(submission));
+      }
     }
   }
   if (refusal.ok()) {
@@ -207,7 +222,10 @@ void Engine::Shutdown(double timeout_s) {
     } while (!thread_ended_.wait_for(lock, std::chrono::duration<double>(timeout_s), ended) &&
              statistics_->Snapshot().slices > slices);
     give_up_ = true;
-    thread_ended_.wait_for(lock, kLastCall, ended);
+    work_arrived_.notify_one();
+    const std::chrono::nanoseconds until_idle_look{stall_inspector_.enabled() ? kIdleInspectionNs
+                                                                              : 0};
+    thread_ended_.wait_for(lock, kLastCall + until_idle_look, ended);
     abandon_ = true;
     work_arrived_.notify_one();
   }
@@ -244,7 +262,7 @@ void Engine::Run() {
     // The caller may end MPI next, and MPI ends for all ranks at once: let the others see the
     // result of the last round first.
     std::this_thread::sleep_for(kFarewell);
-    reason = Status(StatusCode::kShutdown, kWasShutDown);
+    reason = WhyEnded();
   } else {
     const bool control_in_use = control_->Abort();
     const bool transport_in_use = transport_->Abort();
@@ -255,15 +273,18 @@ void Engine::Run() {
 
 bool Engine::Turn() {
   bool progressed = AdmitSubmissions();
+  bool gives_up = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (abandon_) Fail({StatusCode::kShutdown, "hvd_p3 was shut down on this rank"});
+    if (abandon_) Fail({StatusCode::kShutdown, kWasShutDown});
+    gives_up = give_up_;
   }
+  if (failure_.ok() && gives_up) stall_inspector_.AskForLastRound();
   if (failure_.ok()) progressed |= PollDeviceEvents();
   if (failure_.ok()) MakeProgress();
   if (failure_.ok()) progressed |= PollSlices();
   if (failure_.ok()) progressed |= PollNegotiation();
-  if (failure_.ok()) InspectStalls();
+  if (failure_.ok()) progressed |= InspectStalls();
   if (!failure_.ok() || (stopping_ && in_flight_.empty())) return false;
   WaitForWork(progressed);
   return true;
@@ -280,6 +301,8 @@ bool Engine::AdmitSubmissions() {
       inbox_.clear();
     }
     groups.swap(new_groups_);
+    if (announcement_) news_ = true;
+    announcement_ = false;
     if (proposal_) agreement_.Propose(*proposal_);
     proposal_.reset();
   }
@@ -359,11 +382,13 @@ bool Engine::PollDeviceEvents() {
   return true;
 }
 
-void Engine::InspectStalls() {
+bool Engine::InspectStalls() {
+  const bool was_asked = stall_inspector_.last_round_wanted();
   const Status status = stall_inspector_.Inspect(unfinished_, last_transfer_ns_);
-  if (status.ok()) return;
+  if (status.ok()) return stall_inspector_.last_round_wanted() && !was_asked;
   Fail(status);
   stall_inspector_.Flush();
+  return true;
 }
 
 const Group* Engine::FindGroup(const std::string& name) const {
@@ -462,7 +487,8 @@ bool Engine::WantsRound() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (give_up_ || (shutdown_requested_ && unfinished_.empty())) return true;
   }
-  if (unfinished_.size() == awaiting_.size()) return false;
+  if (stall_inspector_.last_round_wanted()) return true;
+  if (unfinished_.size() == awaiting_.size() && !agreement_.has_announced()) return false;
   return news_ || NowNanoseconds() >= next_round_ns_;
 }
 
@@ -475,8 +501,11 @@ void Engine::StartRound() {
         shutdown_requested_ && inbox_.empty() && to_be_admitted_ == 0 && awaiting_.empty();
     if (!offers_all) words_.RaiseFlags(kMoreToCome);
     if (give_up_ || (offers_all && unfinished_.empty())) words_.RaiseFlags(kStop);
+    if (shutdown_requested_) words_.SetEnding(rank_);
   }
-  if (agreement_.has_unsent_settings()) words_.RaiseFlags(kExchangeWanted);
+  if (agreement_.has_unsent_settings() || agreement_.has_unsent_announcement()) {
+    words_.RaiseFlags(kExchangeWanted);
+  }
   for (const Tensor* tensor : unfinished_) {
     if (!tensor->group->sent) words_.RaiseFlags(kExchangeWanted);
     if (!tensor->group->agreed() || tensor->state != Tensor::State::kReady) continue;
@@ -503,6 +532,7 @@ void Engine::FinishRound() {
     // No rank starts anything after this round; what is in flight ends. Nothing is lost by it
     // unless a rank gives up: what is queued is unfinished on all ranks, and on one nothing is.
     stopping_ = true;
+    ending_ranks_ = words_.ending();
     return;
   }
   if (agreement_.has_proposal() && schedule_.quiet()) {
@@ -523,7 +553,10 @@ void Engine::FinishRound() {
     StartSlice(scheduled);
     if (!failure_.ok()) return;
   }
-  if (all_offered && schedule_.idle()) stopping_ = true;
+  if (all_offered && schedule_.idle()) {
+    stopping_ = true;
+    ending_ranks_ = words_.ending();
+  }
   if (flags & kExchangeWanted) StartExchange();
 }
 
@@ -644,11 +677,25 @@ void Engine::Fail(Status status) {
   if (failure_.ok()) failure_ = std::move(status);
 }
 
+Status Engine::WhyEnded() const {
+  std::vector<int> others = ending_ranks_;
+  others.erase(std::remove(others.begin(), others.end(), rank_), others.end());
+  if (others.empty()) return {StatusCode::kShutdown, kWasShutDown};
+  return {StatusCode::kShutdown,
+          RankList(others) + (others.size() > 1 ? " have" : " has") +
+              " ended: by hvd_p3.shutdown(), an exception, sys.exit or the end of the program. "
+              "Look for the first error in the output of all ranks; if there is none, give all "
+              "ranks the same number of steps, see hvd_p3.data.equal_batches"};
+}
+
 void Engine::FailEverything(const Status& status) {
+  const auto of_tensor = [&status](const Tensor& tensor) {
+    return OfTensor(tensor.group->spec(tensor).name, status);
+  };
   while (!unfinished_.empty()) {
     Tensor* tensor = unfinished_.back();
     if (buffers_stay_in_use_) buffers_in_use_.push_back(tensor->submission.buffers);
-    Complete(tensor, status);
+    Complete(tensor, of_tensor(*tensor));
   }
   std::deque<std::pair<Tensor*, Submission>> late;
   {
@@ -658,9 +705,13 @@ void Engine::FailEverything(const Status& status) {
     late.swap(inbox_);
     thread_ended_.notify_all();
   }
-  for (auto& [tensor, submission] : admitting_) End(*tensor, std::move(submission), status);
+  for (auto& [tensor, submission] : admitting_) {
+    End(*tensor, std::move(submission), of_tensor(*tensor));
+  }
   admitting_.clear();
-  for (auto& [tensor, submission] : late) End(*tensor, std::move(submission), status);
+  for (auto& [tensor, submission] : late) {
+    End(*tensor, std::move(submission), of_tensor(*tensor));
+  }
   if (buffers_stay_in_use_) LeakWhatIsInUse();
 }
 
@@ -682,16 +733,19 @@ void Engine::WaitForWork(bool progressed) {
     return;
   }
   std::unique_lock<std::mutex> lock(mutex_);
-  if (!inbox_.empty() || abandon_) return;
+  if (!inbox_.empty() || announcement_ || abandon_) return;
   // Where nothing is unfinished here, a round that this rank has joined cannot bring it anything:
   // the others wait for what this rank submits next. A while later it stops looking (I6).
   const int64_t waited = now - last_progress_ns_;
+  const bool waits_for_others = !unfinished_.empty() || agreement_.has_announced();
   const bool nothing_to_gain =
-      phase_ == Phase::kRound && unfinished_.empty() && in_flight_.empty() && waited >= kLingerNs;
+      phase_ == Phase::kRound && !waits_for_others && in_flight_.empty() && waited >= kLingerNs;
   const bool network = !in_flight_.empty() || phase_ != Phase::kIdle || !awaiting_.empty();
   if (!network || nothing_to_gain) {
-    if (unfinished_.empty()) {
-      const auto wanted = [this] { return !inbox_.empty() || shutdown_requested_ || abandon_; };
+    if (!waits_for_others) {
+      const auto wanted = [this] {
+        return !inbox_.empty() || announcement_ || shutdown_requested_ || abandon_;
+      };
       if (stall_inspector_.enabled()) {
         work_arrived_.wait_for(lock, std::chrono::nanoseconds(kIdleInspectionNs), wanted);
       } else {
@@ -699,7 +753,7 @@ void Engine::WaitForWork(bool progressed) {
       }
     } else {
       work_arrived_.wait_for(lock, std::chrono::nanoseconds(next_round_ns_ - now),
-                             [this] { return !inbox_.empty() || abandon_; });
+                             [this] { return !inbox_.empty() || announcement_ || abandon_; });
     }
     last_progress_ns_ = NowNanoseconds();
     return;

@@ -65,8 +65,11 @@ class Engine {
   // Declares the tensors that are sliced and fused together under this name. Does not communicate;
   // ranks agree at the first submission. Declaring the same group again returns the same handles.
   // Returns kInvalidArgument if the name stands for other tensors already.
+  // `arguments`: text that must be the same on all ranks. A group without tensors is compared with
+  // the others' as if it had been submitted: a rank says so that it goes another way than the
+  // engine's, and one that waits for its tensors gets an error.
   Status DeclareGroup(const std::string& name, const std::vector<TensorSpec>& tensors,
-                      std::vector<TensorHandle>* handles);
+                      std::vector<TensorHandle>* handles, const std::string& arguments = "");
 
   // Which tensors of such a group are reduced as one slice: sets of indices. The reduction of one
   // waits for all of its set, so submit all or none.
@@ -142,9 +145,12 @@ class Engine {
   // Gives back what `Submit` has taken.
   void End(const Tensor& tensor, Submission submission, const Status& status);
   void Fail(Status status);
+  // Why the engine ends without an error.
+  Status WhyEnded() const;
   void FailEverything(const Status& status);
   void LeakWhatIsInUse();
-  void InspectStalls();
+  // Returns whether there is something to do at once.
+  bool InspectStalls();
   void WaitForWork(bool progressed);
   void Record(TraceKind kind, const Tensor& tensor, int64_t offset, int64_t bytes,
               int64_t slice = -1);
@@ -169,12 +175,13 @@ class Engine {
   std::deque<Tensor*> tensors_by_handle_;
   std::map<std::string, TensorHandle> first_handle_;  // by group name
   std::vector<Group*> new_groups_;
+  bool announcement_ = false;  // one of these has no tensors
   std::deque<std::pair<Tensor*, Submission>> inbox_;
   bool shutdown_requested_ = false;  // the inbox is closed
   bool give_up_ = false;             // end in the next round, whatever is unfinished
   bool abandon_ = false;             // leave without waiting for other ranks
   bool ended_ = false;
-  Status end_status_;  // why the engine ended
+  Status end_status_;  // why the engine ended, without a tensor's name
   bool ended_with_all_ = false;
   std::optional<EngineSettings> proposal_;
   EngineSettings settings_;  // in force
@@ -196,6 +203,7 @@ class Engine {
   std::unique_ptr<Collective> negotiation_;
   bool news_ = false;  // something happened here that other ranks do not know
   bool stopping_ = false;
+  std::vector<int> ending_ranks_;  // that had shut down in the last round
   Status failure_;
   int64_t next_round_ns_ = 0;  // a round without news starts no earlier
   int64_t round_delay_ns_ = 0;

@@ -11,8 +11,18 @@ constexpr size_t kReadyOnDevice = 2;
 
 void RoundWords::Reset(int64_t num_tensors) {
   section_words_ = static_cast<size_t>((num_tensors + 63) / 64);
-  words_.assign(kHeader + sections_ * section_words_, 0);
+  words_.assign(header_words_ + sections_ * section_words_, 0);
   words_[kFlags] = ~uint64_t{0};
+  for (size_t word = kRanks; word < header_words_; ++word) words_[word] = ~uint64_t{0};
+}
+
+std::vector<int> RoundWords::ending() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const uint64_t word = words_[kRanks + static_cast<size_t>(rank / 64)];
+    if ((word >> (rank % 64) & 1) == 0) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 void RoundWords::AddReady(int64_t id, bool on_device) {
@@ -23,7 +33,7 @@ void RoundWords::AddReady(int64_t id, bool on_device) {
 
 std::vector<RoundWords::Ready> RoundWords::ready() const {
   std::vector<Ready> tensors;
-  const uint64_t* const sections = words_.data() + kHeader;
+  const uint64_t* const sections = words_.data() + header_words_;
   for (size_t word = 0; word < section_words_; ++word) {
     for (uint64_t bits = sections[word]; bits != 0; bits &= bits - 1) {
       const int bit = __builtin_ctzll(bits);

@@ -19,6 +19,11 @@ constexpr double kNanoseconds = 1e9;
 constexpr int64_t kInspectionNs = 20'000'000;
 // An idle engine answers within its kIdleInspectionNs.
 constexpr int64_t kPatienceNs = 3 * kIdleInspectionNs;
+// A rank says so often within the timeout that it lives, and not more often than idle engines look.
+constexpr int64_t kSignsOfLife = 8;
+// After the timeout: for a sign of life that is due, and so that a rank whose tensor waits says so
+// first.
+constexpr int64_t kSilenceNs = kPatienceNs + 2 * kIdleInspectionNs;
 constexpr size_t kMostAsked = 16;  // tensors in one question, which keeps messages short
 constexpr std::chrono::milliseconds kFlush{200};
 
@@ -58,6 +63,9 @@ Status StallInspector::Inspect(const std::vector<Tensor*>& unfinished, int64_t l
   Status failure;
   ReadMessages(unfinished, &failure);
   if (!failure.ok()) return failure;
+  TellNeighbour(now);
+  failure = ListenToNeighbour(unfinished, now);
+  if (!failure.ok()) return failure;
   if (!asked_.empty()) {
     if (answers_ + 1 < channel_->size() && now < deadline_ns_) return {};
     return Conclude(last_transfer_ns);
@@ -74,6 +82,55 @@ Status StallInspector::Inspect(const std::vector<Tensor*>& unfinished, int64_t l
   }
   if (!waiting.empty()) Ask(waiting, last_transfer_ns);
   return {};
+}
+
+void StallInspector::TellNeighbour(int64_t now) {
+  if (options_.timeout_s <= 0 || now < next_sign_of_life_ns_) return;
+  const auto timeout_ns = static_cast<int64_t>(options_.timeout_s * kNanoseconds);
+  next_sign_of_life_ns_ = now + std::max(timeout_ns / kSignsOfLife, kIdleInspectionNs);
+  Writer writer;
+  writer.Number(Kind::kAlive);
+  Send((channel_->rank() + 1) % channel_->size(), writer.Take());
+}
+
+Status StallInspector::ListenToNeighbour(const std::vector<Tensor*>& unfinished, int64_t now) {
+  if (options_.timeout_s <= 0) return {};
+  // A process that was stopped itself has heard nothing meanwhile.
+  const int64_t asleep = now - last_look_ns_ - 2 * kIdleInspectionNs;
+  if (last_look_ns_ == 0) heard_ns_ = now;
+  if (asleep > 0) heard_ns_ = std::min(now, heard_ns_ + asleep);
+  last_look_ns_ = now;
+  const double silent_s = static_cast<double>(now - heard_ns_) / kNanoseconds;
+  // What is being asked ends with a better answer.
+  const double most_s = options_.timeout_s + static_cast<double>(kSilenceNs) / kNanoseconds;
+  if (!asked_.empty() || silent_s < most_s) return {};
+  const int neighbour = (channel_->rank() + channel_->size() - 1) % channel_->size();
+  std::string waiting;
+  if (!unfinished.empty()) {
+    const Tensor& tensor = *unfinished.front();
+    waiting = ". Tensor " + Quoted(tensor.group->spec(tensor).name) + " waits";
+  }
+  return EndWith(RankList({neighbour}) + " has not answered for " + Seconds(silent_s) +
+                 ": its process has stopped, or the network to it is down" + waiting);
+}
+
+Status StallInspector::EndWith(const std::string& text) {
+  const std::string whole = text + ". The wait was ended after " + Seconds(options_.timeout_s) +
+                            " (HVD_P3_STALL_TIMEOUT_S)";
+  Writer writer;
+  writer.Number(Kind::kFailure);
+  writer.Text(whole);
+  SendToOthers(writer.Take());
+  if (options_.failed) options_.failed(whole, /*found_here=*/true);
+  return {StatusCode::kStalled, whole};
+}
+
+void StallInspector::AskForLastRound() {
+  if (!enabled_ || has_asked_for_last_round_) return;
+  has_asked_for_last_round_ = true;
+  Writer writer;
+  writer.Number(Kind::kLastRound);
+  SendToOthers(writer.Take());
 }
 
 void StallInspector::Ask(const std::vector<Tensor*>& waiting, int64_t last_transfer_ns) {
@@ -96,10 +153,7 @@ void StallInspector::Ask(const std::vector<Tensor*>& waiting, int64_t last_trans
     writer.Number(tensor->index);
     asked_.push_back(std::move(asked));
   }
-  const std::string message = writer.Take();
-  for (int rank = 0; rank < channel_->size(); ++rank) {
-    if (rank != channel_->rank()) Send(rank, message);
-  }
+  SendToOthers(writer.Take());
   answers_ = 0;
   waits_for_.clear();
   deadline_ns_ = now + kPatienceNs;
@@ -112,6 +166,7 @@ void StallInspector::ReadMessages(const std::vector<Tensor*>& unfinished, Status
     bool received = false;
     // An error here is one of the network, which the collectives report.
     if (!channel_->Receive(&rank, &message, &received).ok() || !received) return;
+    if ((rank + 1) % channel_->size() == channel_->rank()) heard_ns_ = NowNanoseconds();
     Reader reader(message);
     switch (reader.Number<Kind>()) {
       case Kind::kQuestion:
@@ -122,7 +177,13 @@ void StallInspector::ReadMessages(const std::vector<Tensor*>& unfinished, Status
         break;
       case Kind::kFailure:
         *failure = Status(StatusCode::kStalled, reader.Text());
+        if (options_.failed) options_.failed(failure->message(), /*found_here=*/false);
         return;
+      case Kind::kAlive:
+        break;
+      case Kind::kLastRound:
+        last_round_wanted_ = true;
+        break;
     }
   }
 }
@@ -191,16 +252,7 @@ Status StallInspector::Conclude(int64_t last_transfer_ns) {
   waits_for_.clear();
   if (has_just_come) return {};
   if (last_question_) {
-    const std::string text = description + ". The wait was ended after " +
-                             Seconds(options_.timeout_s) + " (HVD_P3_STALL_TIMEOUT_S)";
-    Writer writer;
-    writer.Number(Kind::kFailure);
-    writer.Text(text);
-    const std::string message = writer.Take();
-    for (int rank = 0; rank < channel_->size(); ++rank) {
-      if (rank != channel_->rank()) Send(rank, message);
-    }
-    return {StatusCode::kStalled, text};
+    return EndWith(description);
   }
   if (!lower_rank_speaks && options_.warn) {
     options_.warn(description + (options_.timeout_s > 0
@@ -246,8 +298,7 @@ std::string StallInspector::Explain(int rank, Knowledge knowledge) const {
       return "which does not answer: its process has stopped, or the network to it is down";
     case Knowledge::kUnknown:
       return "where no such tensor exists: it has not come to its first step yet, or has another "
-             "model "
-             "or program";
+             "model, program or arguments of DistributedOptimizer, such as process_set";
     case Knowledge::kNotSubmitted: {
       const auto waits_for = waits_for_.find(rank);
       if (waits_for != waits_for_.end() && !waits_for->second.empty()) {
@@ -266,6 +317,12 @@ std::string StallInspector::Explain(int rank, Knowledge knowledge) const {
 void StallInspector::Send(int rank, std::string message) {
   // A rank that cannot be reached does not answer, which is what the user is told.
   static_cast<void>(channel_->Send(rank, std::move(message)));
+}
+
+void StallInspector::SendToOthers(const std::string& message) {
+  for (int rank = 0; rank < channel_->size(); ++rank) {
+    if (rank != channel_->rank()) Send(rank, message);
+  }
 }
 
 void StallInspector::Flush() {

@@ -16,6 +16,7 @@
 #include "core/engine.h"
 #include "core/global_engine.h"
 #include "core/ticket.h"
+#include "python/program_watch.h"
 #include "python/shadow.h"
 #include "python/timeline.h"
 #include "transport/in_process.h"
@@ -65,6 +66,28 @@ EngineOptions MakeOptions(int64_t slice_bytes, int64_t credit_bytes, bool trace)
   return options;
 }
 
+// How long a program may go on without coming back to Python after its engine has failed by a
+// stall.
+constexpr double kProgramPatienceS = 10.0;
+
+// What the engine of a rank says on standard error. Not through Python, whose main thread may wait
+// for this very tensor with the GIL held.
+void SpeakOfStalls(int rank, StallOptions* stall) {
+  const std::string on_rank = " on rank " + std::to_string(rank) + ": ";
+  stall->warn = [on_rank](const std::string& text) {
+    std::cerr << "hvd_p3: warning" + on_rank + text + ".\n";
+  };
+  stall->failed = [on_rank](const std::string& text, bool found_here) {
+    // The step's error comes when the program takes a result, which may be never.
+    if (found_here) std::cerr << "hvd_p3: error" + on_rank + text + ".\n";
+    WatchProgram(kProgramPatienceS,
+                 "hvd_p3: error" + on_rank + text +
+                     ". The program waits for other ranks in an operation that cannot be "
+                     "cancelled, so this process ends.\n",
+                 [] { return GlobalEngine() == nullptr; });
+  };
+}
+
 void StartMpi(int64_t slice_bytes, int64_t credit_bytes, bool trace, bool horovod_sleeps,
               double stall_warning_s, double stall_timeout_s) {
   std::unique_ptr<ControlChannel> control;
@@ -73,10 +96,7 @@ void StartMpi(int64_t slice_bytes, int64_t credit_bytes, bool trace, bool horovo
   EngineOptions options = MakeOptions(slice_bytes, credit_bytes, trace);
   options.stall.warning_s = stall_warning_s;
   options.stall.timeout_s = stall_timeout_s;
-  // Not through Python, whose main thread may wait for this very tensor with the GIL held.
-  options.stall.warn = [rank = control->rank()](const std::string& text) {
-    std::cerr << "hvd_p3: warning on rank " + std::to_string(rank) + ": " + text + ".\n";
-  };
+  SpeakOfStalls(control->rank(), &options.stall);
   SetGlobalEngine(std::make_shared<Engine>(options, std::move(control), std::move(transport)));
 }
 
@@ -137,9 +157,10 @@ std::vector<TensorSpec> MakeSpecs(const std::vector<TensorArguments>& tensors) {
 }
 
 std::vector<TensorHandle> DeclareGroup(const std::string& name,
-                                       const std::vector<TensorArguments>& tensors) {
+                                       const std::vector<TensorArguments>& tensors,
+                                       const std::string& arguments) {
   std::vector<TensorHandle> handles;
-  ThrowIfError(RunningEngine()->DeclareGroup(name, MakeSpecs(tensors), &handles));
+  ThrowIfError(RunningEngine()->DeclareGroup(name, MakeSpecs(tensors), &handles, arguments));
   return handles;
 }
 
@@ -245,7 +266,8 @@ PYBIND11_MODULE(_engine, module) {
   module.def("stop", &Stop, py::arg("timeout_s"), py::call_guard<py::gil_scoped_release>());
   module.def("abandon", &AbandonGlobalEngine);
   module.def("is_running", [] { return GlobalEngine() != nullptr; });
-  module.def("declare_group", &DeclareGroup, py::arg("name"), py::arg("tensors"));
+  module.def("declare_group", &DeclareGroup, py::arg("name"), py::arg("tensors"),
+             py::arg("arguments") = "");
   module.def("fused_tensors", &FusedTensors, py::arg("tensors"));
   module.def("submit", &Submit, py::arg("handle"), py::arg("input"), py::arg("output"));
   module.def("propose_settings", &ProposeSettings, py::arg("slice_bytes"), py::arg("credit_bytes"));

@@ -49,6 +49,8 @@ def run(arguments):
     console = rich.console.Console()
     if not console.is_terminal:
         console.width = 160  # a file or pipe has no width of its own
+    for part in chrome_trace.parts_of(arguments.file):
+        console.print(f"Part of a rank, which rank 0 could not gather: {part}", soft_wrap=True)
     _print_summary(timeline, console, rich.table.Table)
     _print_waits(timeline, arguments.waits, console, rich.table.Table)
     if not any(rank.slices or rank.waits for rank in timeline.ranks):

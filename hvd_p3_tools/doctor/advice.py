@@ -1,5 +1,7 @@
 """What does not fit, and what to do about it."""
 
+_NAMES_INTERFACES = {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"}
+
 
 def warnings(findings):
     """Yields a sentence, without its full stop, for each thing that does not fit.
@@ -16,6 +18,14 @@ def warnings(findings):
         yield (
             "no network interface but the loopback is up, so ranks of other hosts cannot be "
             "reached; look at `ip addr`"
+        )
+    if len(others) > 1 and not _NAMES_INTERFACES & findings.environment.keys():
+        names = ", ".join(each.name for each in others)
+        yield (
+            f"several network interfaces are up ({names}), and Open MPI over TCP uses all through "
+            "which it believes to reach other hosts; if ranks of several hosts hang at the start, "
+            "name the right one: OMPI_MCA_btl_tcp_if_include="
+            f"{others[0].name}"
         )
 
 

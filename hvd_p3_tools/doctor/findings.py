@@ -143,6 +143,8 @@ def _import():
         importlib.import_module("hvd_p3")
     except ImportError as error:
         return str(error).rstrip(".")
+    except Exception as error:  # libraries that do not fit: TensorFlow's NotFoundError, OSError
+        return f"hvd_p3 cannot be imported: {type(error).__name__}: {error}".rstrip(".")
     return None
 
 
@@ -187,7 +189,7 @@ def _nccl_version(code):
 def _gpus():
     try:
         import tensorflow as tf
-    except ImportError:
+    except Exception:  # one that is broken; why hvd_p3 cannot be imported says more
         return None
     lines = []
     for gpu in tf.config.list_physical_devices("GPU"):

@@ -13,6 +13,8 @@ describes the format.
 import heapq
 import itertools
 import json
+import re
+from pathlib import Path
 
 from hvd_p3_tools.timeline.model import PHASES, Rank, Reduction, Slice, Timeline, Wait
 
@@ -72,16 +74,51 @@ def read(path):
         path: str or path.
 
     Returns:
-        A `Timeline`.
+        A `Timeline`. If the ranks have written their parts by themselves, that of all parts.
 
     Raises:
         NotATimeline: If the file holds something else.
         OSError: If it cannot be read.
     """
+    parts = parts_of(path)
+    return _joined([_read_one(part) for part in parts]) if parts else _read_one(path)
+
+
+def parts_of(path):
+    """Returns the files that ranks have written instead of a timeline's, by rank.
+
+    Args:
+        path: str or path of the timeline.
+
+    Returns:
+        list of paths; none if the file is not empty.
+    """
+    path = Path(path)
+    if path.exists() and path.stat().st_size > 0:
+        return []
+    name = re.compile(re.escape(path.name) + r"\.rank(\d+)")
+    found = [(name.fullmatch(each.name), each) for each in path.parent.glob(f"{path.name}.rank*")]
+    return [each for _, each in sorted((int(match[1]), each) for match, each in found if match)]
+
+
+def _joined(timelines):
+    """Joins the parts of the last recording; older ones may have been left."""
+    last = max(each.start_since_epoch for each in timelines)
+    of_last = [each for each in timelines if each.start_since_epoch == last]
+    ranks = [rank for each in of_last for rank in each.ranks]
+    ranks.sort(key=lambda rank: rank.number)
+    return Timeline(ranks, of_last[0].settings, of_last[0].version, last)
+
+
+def _read_one(path):
     with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read()
     if not text.strip():
-        raise NotATimeline("is empty: the program has not ended yet, or was killed before its end")
+        raise NotATimeline(
+            "is empty: the program has not ended yet, or was killed before its end. Ranks that end "
+            f"far apart write parts of their own, each on its host; copy {Path(path).name}.rank0, "
+            ".rank1 and so on to the folder of this file"
+        )
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:

@@ -82,7 +82,7 @@ class Wait:
 
 @dataclasses.dataclass
 class Rank:
-    """What one rank recorded, from 'start' to 'end'.
+    """What one rank recorded, from 'start' to 'end': of a record that was full, to its last event.
 
     Args:
         number: int.

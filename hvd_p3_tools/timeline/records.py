@@ -28,7 +28,7 @@ class RankBuilder:
     """Follows the events of one rank.
 
     Args:
-        rank: `Rank` to fill, with number, start and end.
+        rank: `Rank` to fill, with number, start, end and `dropped`.
         tensors: dict of tensor handle to (label, priority).
     """
 
@@ -42,6 +42,7 @@ class RankBuilder:
         self._waiting = {}  # handle -> when the wait began
         self._waited = set()  # handles, since the wait began
         self._wait_start = None
+        self._last = rank.start  # time of the last event
 
     def add(self, kind, time, tensor, slice_number, offset, size, bytes_in_flight):
         """Follows one event. Events come in the order of time.
@@ -55,6 +56,7 @@ class RankBuilder:
             size: int, bytes.
             bytes_in_flight: int.
         """
+        self._last = time
         if kind == "submitted":
             label, priority = self._tensors[tensor]
             self._current[tensor] = Reduction(label, priority, size, time)
@@ -94,11 +96,19 @@ class RankBuilder:
             self._rank.rounds.append(time)
 
     def end(self):
-        """Ends what goes on at the end of the recording."""
+        """Ends what goes on at the end of the recording.
+
+        If events were dropped, nothing is known from the first of these on: the recording ends with
+        the last event before it, and how long a wait that goes on then took is unknown.
+        """
+        if self._rank.dropped:
+            self._rank.end = max(self._last, self._rank.start)
         for unfinished, _ in self._in_flight.values():
             unfinished.end = self._rank.end
             unfinished.unfinished = True
         for tensor in sorted(self._waiting, key=self._waiting.get, reverse=True):
+            if self._rank.dropped:
+                break
             self._end_wait(tensor, self._rank.end)
         self._rank.slices.sort(key=lambda each: each.start)
 

@@ -14,12 +14,12 @@ class RankSummary:
 
     Args:
         rank: int.
-        recorded_s: float, length of the recording.
+        recorded_s: float, length of the recording: of a record that was full, to its last event.
         steps: int, training steps: how often the most frequent tensor was reduced.
         step_s: float or None, the median time from one step to the next.
         slices: int, slices reduced.
         bytes: int, payload reduced.
-        communication_s: float, time with at least one slice in flight.
+        communication_s: float, time with at least one slice in flight, of those that finished.
         waited_s: float, time in which the forward pass waited.
         dropped: int, events that were not recorded.
         clock_error_s: float.
@@ -66,7 +66,7 @@ def summarize(rank):
         step_s=statistics.median(intervals) / 1e9 if intervals else None,
         slices=len(finished),
         bytes=sum(each.bytes for each in finished),
-        communication_s=length((each.start, each.end) for each in rank.slices) / 1e9,
+        communication_s=length((each.start, each.end) for each in finished) / 1e9,
         waited_s=length((each.start, each.end) for each in rank.waits) / 1e9,
         dropped=rank.dropped,
         clock_error_s=rank.clock_error / 1e9,

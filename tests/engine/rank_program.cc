@@ -127,7 +127,10 @@ RankProgram::RankProgram(const Scenario& scenario, int rank, Engine* engine)
 }
 
 void RankProgram::Run() {
-  engine_->DeclareGroup("group", specs_, &handles_);
+  const auto arguments = scenario_.arguments.find(rank_);
+  engine_->DeclareGroup("group",
+                        scenario_.announcing.count(rank_) > 0 ? std::vector<TensorSpec>() : specs_,
+                        &handles_, arguments == scenario_.arguments.end() ? "" : arguments->second);
   for (int step = 0; step < scenario_.steps; ++step) {
     if (rank_ == scenario_.shutdown_rank && step == scenario_.shutdown_step) {
       engine_->Shutdown(scenario_.shutdown_timeout_s);

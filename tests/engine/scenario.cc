@@ -67,6 +67,14 @@ Scenario ParseScenario(std::istream& input) {
       int tensor = 0;
       line >> tensor;
       line >> scenario.device_index[tensor];
+    } else if (word == "arguments") {  // rank text
+      int rank = 0;
+      line >> rank;
+      line >> scenario.arguments[rank];
+    } else if (word == "announces") {  // rank
+      int rank = 0;
+      line >> rank;
+      scenario.announcing.insert(rank);
     } else if (word == "host_transport_only") {
       scenario.host_transport_only = true;
     } else if (word == "fail") {  // sequence rank

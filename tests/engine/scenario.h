@@ -30,6 +30,8 @@ struct Scenario {
   std::map<int, std::pair<int, std::vector<int64_t>>> shapes;  // rank -> (tensor, its other shape)
   std::map<int, std::set<int>> on_device;  // rank -> its tensors in the memory of a device
   std::map<int, int> device_index;         // tensor -> its device, instead of the first
+  std::map<int, std::string> arguments;    // rank -> of its declaration
+  std::set<int> announcing;                // ranks that declare the group without tensors
   bool host_transport_only = false;        // although there are tensors on devices
   int64_t fail_sequence = -1;              // this collective fails on `fail_rank`
   int fail_rank = -1;

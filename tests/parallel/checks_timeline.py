@@ -222,7 +222,7 @@ def check_errors_come_on_all_ranks():
 
 
 def check_rank_that_does_not_stop():
-    """Each rank writes its own part; the next timeline is not disturbed."""
+    """Each rank writes its own part, on one clock; the next timeline is not disturbed."""
     path = _path()
     hvd.start_timeline(path)
     hvd.ops.all_reduce(tf.ones([3]), name="lonely")
@@ -240,9 +240,14 @@ def check_rank_that_does_not_stop():
     (rank,) = chrome_trace.read(own).ranks
     assert rank.number == hvd.rank()
     assert [each.tensor for each in rank.reductions] == ["lonely"]
+    hvd.allgather_object(0)  # both have written
     if hvd.rank() == 0:
         assert os.path.getsize(path) == 0
+        timeline = chrome_trace.read(path)
+        assert [rank.number for rank in timeline.ranks] == [0, 1]
+        _assert_same_clock(timeline)
     hvd.start_timeline(path)
+    assert not os.path.exists(own)
     hvd.ops.all_reduce(tf.ones([3]), name="together")
     hvd.stop_timeline()
     if hvd.rank() == 0:

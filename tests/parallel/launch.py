@@ -7,16 +7,28 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import psutil
 
-_RANK_MARK = re.compile(r"\[\d+,\d+\]<std(out|err)>:")
+_RANK_MARK = re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:")
+_JOB = "JOB_OF_A_TEST"  # environment variable by which the processes of a job are known
+_LAST_MOMENTS_S = 5.0  # for ranks to end after the launcher
 
 
 def without_marks(output):
     """Returns output of mpirun without its marks of the rank."""
     return _RANK_MARK.sub("", output)
+
+
+def by_rank(output, ranks):
+    """Returns a list of what each rank has written, from output of mpirun with its marks."""
+    _, *parts = _RANK_MARK.split(output)
+    written = [""] * ranks
+    for rank, text in zip(parts[::2], parts[1::2], strict=True):
+        written[int(rank)] += text
+    return written
 
 
 class Job:
@@ -31,52 +43,60 @@ class Job:
         arguments: List of str.
         environment: dict of str, added to this process's environment.
         controller: "--mpi" or "--gloo".
+
+    Attributes:
+        output: str. After `wait`, what the job has written, with mpirun's marks of the rank.
     """
 
     def __init__(self, ranks, program, arguments=(), environment=None, controller="--mpi"):
         horovodrun = Path(sys.executable).with_name("horovodrun")
         command = [str(horovodrun), "-np", str(ranks), controller]
         command += [sys.executable, str(program), *map(str, arguments)]
+        self.output = ""
+        self._mark = uuid.uuid4().hex
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **(environment or {}), _JOB: self._mark},
             start_new_session=True,
         )
 
     def wait(self, timeout):
-        """Returns (exit code, output). Ends the job and fails if it runs for `timeout` seconds.
+        """Returns (exit code, output). Ends the job and fails if it runs for `timeout` seconds, or
+        leaves a process behind.
 
         The output is without mpirun's marks of the rank, which can stand in the middle of a line.
         """
         try:
-            output, _ = self.process.communicate(timeout=timeout)
+            self.output, _ = self.process.communicate(timeout=timeout)
+            self.assert_nothing_runs()
         except subprocess.TimeoutExpired:
             self.end()
-            output, _ = self.process.communicate()
-            raise AssertionError(f"the job hung for {timeout} s; its output:\n{output}") from None
+            self.output, _ = self.process.communicate()
+            raise AssertionError(
+                f"the job hung for {timeout} s; its output:\n{self.output}"
+            ) from None
         finally:
             self.end()
-        return self.process.returncode, without_marks(output)
+        return self.process.returncode, without_marks(self.output)
+
+    def assert_nothing_runs(self):
+        """Fails if a process of the job goes on after the launcher's end."""
+        assert wait_until(lambda: not self.members(), _LAST_MOMENTS_S), (
+            f"the job has left processes behind: {self.members()}; its output:\n{self.output}"
+        )
 
     def members(self):
         """The processes of the job that are alive."""
         alive = []
         for process in psutil.process_iter():
-            try:
-                if os.getsid(process.pid) == self.process.pid and process.status() != "zombie":
+            # Not by session or parent: ranks have sessions of their own, and outlive their parent.
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if process.environ().get(_JOB) == self._mark and process.status() != "zombie":
                     alive.append(process)
-            except (psutil.NoSuchProcess, ProcessLookupError):
-                continue
-        # mpirun puts ranks into sessions of their own; they are its descendants.
-        for process in list(alive):
-            try:
-                alive += [child for child in process.children(recursive=True) if child not in alive]
-            except psutil.NoSuchProcess:
-                continue
         return alive
 
     def rank(self, number):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 import timelines
 
 from hvd_p3_tools import command_line
@@ -181,6 +182,10 @@ def test_doctor_for_a_build_with_cuda(doctor_finds, capsys):
 
 
 _LOOPBACK = findings.Interface("lo", ["127.0.0.1", "::1"])
+_TWO_NETWORKS = [
+    findings.Interface("docker0", ["172.17.0.1"]),
+    findings.Interface("eth0", ["10.0.0.1"]),
+]
 
 
 @pytest.mark.parametrize(
@@ -198,6 +203,11 @@ _LOOPBACK = findings.Interface("lo", ["127.0.0.1", "::1"])
         (_WITHOUT_CUDA, {"versions": {"tensorflow": "2.19.0"}}, "TensorFlow 2.19.0 is installed"),
         (_WITHOUT_CUDA, {"versions": {"horovod": None}}, "Horovod is not installed"),
         (_WITHOUT_CUDA, {"interfaces": [_LOOPBACK]}, "no network interface but the loopback"),
+        (
+            _WITHOUT_CUDA,
+            {"interfaces": [_LOOPBACK, *_TWO_NETWORKS]},
+            "(docker0, eth0), and Open MPI over TCP uses all",
+        ),
         (_WITHOUT_CUDA, {"complaints": ["HVD_P3_X is no setting"]}, "HVD_P3_X is no setting"),
     ],
 )
@@ -207,6 +217,37 @@ def test_doctor_warns(doctor_finds, capsys, build, found, warning):
     assert code == 0
     (line,) = [line for line in output.splitlines() if line.startswith("warning: ")]
     assert warning in line
+
+
+def test_doctor_does_not_warn_of_networks_where_one_is_chosen(doctor_finds, capsys):
+    chosen = {"OMPI_MCA_btl_tcp_if_include": "eth0"}
+    doctor_finds(_WITHOUT_CUDA, interfaces=_TWO_NETWORKS, environment=chosen)
+    code, output, _ = _run(capsys, "doctor")
+    assert code == 0
+    assert "warning" not in output
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("libmpi.so.40: cannot open shared object file"),
+        tf.errors.NotFoundError(None, None, "_tensorflow_ops.so: undefined symbol: _ZN"),
+    ],
+)
+def test_doctor_says_which_library_does_not_fit(capsys, monkeypatch, error):
+    import_module = importlib.import_module
+
+    def fail(name):
+        if name == "hvd_p3":
+            raise error
+        return import_module(name)
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    code, output, errors = _run(capsys, "doctor")
+    assert code == 1
+    assert f"hvd_p3 cannot be imported: {type(error).__name__}" in errors
+    assert str(error).rstrip(".") in errors
+    assert "loads:              no" in output
 
 
 def test_doctor_says_why_hvd_p3_cannot_be_imported(doctor_finds, capsys):

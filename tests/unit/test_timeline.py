@@ -1,5 +1,6 @@
 """Timelines from events to files, numbers and explanations, on a small one with known answers."""
 
+import dataclasses
 import io
 import itertools
 import json
@@ -85,6 +86,51 @@ def test_what_is_cut_off_by_the_recording():
     document = json.loads(_written(Timeline([rank])))
     phases = [event["ph"] for event in document["traceEvents"]]
     assert phases.count("b") == phases.count("e")
+
+
+def test_full_record_ends_with_its_last_event():
+    """What goes on then is in no sum: when it ended was not recorded."""
+    events = [each for each in timelines.events_of_rank(0) if each[1] <= 36]
+    rank = timelines.build_rank(0, events, end=100_000, dropped=1000)
+    assert rank.end == ms(36)
+    assert [each.number for each in rank.slices if each.unfinished] == [2]
+    assert rank.waits == []
+    found = summary.summarize(rank)
+    assert found.recorded_s == 0.036
+    assert (found.slices, found.bytes) == (2, 2000)
+    assert found.communication_s == 0.020  # slices 0 and 1
+    assert found.waited_s == 0.0
+
+
+def test_full_record_without_events():
+    rank = timelines.build_rank(0, [], end=9, dropped=3)
+    assert (rank.start, rank.end) == (0, 0)
+    assert summary.summarize(rank).busy_share == 0.0
+
+
+def _parts(tmp_path, *, start_since_epoch, ranks=(0, 1)):
+    whole = timelines.timeline()
+    whole.start_since_epoch = start_since_epoch
+    for number in ranks:
+        part = dataclasses.replace(whole, ranks=[whole.ranks[number]])
+        (tmp_path / f"timeline.json.rank{number}").write_text(_written(part))
+    return whole
+
+
+def test_parts_of_ranks_are_read_together(tmp_path):
+    path = tmp_path / "timeline.json"
+    path.touch()
+    _parts(tmp_path, start_since_epoch=1e9)
+    _parts(tmp_path, start_since_epoch=2e9, ranks=[1])
+    (tmp_path / "timeline.json.rank1.png").touch()
+    # Of an earlier recording, that of rank 0 is left.
+    assert [rank.number for rank in chrome_trace.read(path).ranks] == [1]
+    whole = _parts(tmp_path, start_since_epoch=2e9)
+    assert chrome_trace.read(path) == whole
+    path.unlink()  # as on the host of another rank
+    assert chrome_trace.read(path) == whole
+    path.write_text(_written(timelines.timeline()))
+    assert chrome_trace.read(path).start_since_epoch == 1e9
 
 
 def test_file_can_be_read_again(tmp_path):

@@ -22,9 +22,9 @@ def ms(value):
     return round(value * 1e6)
 
 
-def build_rank(number, events, end=100):
+def build_rank(number, events, end=100, dropped=0):
     """A `Rank` from (kind, time in ms, tensor, slice, offset, bytes, bytes in flight)."""
-    rank = Rank(number, f"host{number}", 0, ms(end), clock_error=1000 * number)
+    rank = Rank(number, f"host{number}", 0, ms(end), dropped=dropped, clock_error=1000 * number)
     builder = RankBuilder(rank, _TENSORS)
     for kind, time, *others in events:
         builder.add(kind, ms(time), *others)
