@@ -41,6 +41,9 @@ class Agreement {
   // one or the other to `*settled`, in the same order on all ranks.
   Status Merge(const std::vector<std::string>& by_rank, std::vector<Group*>* settled);
 
+  // Whether ranks have agreed on any group.
+  bool has_agreed() const { return !agreed_.empty(); }
+
   // Rank 0 has proposed settings that are not adopted yet.
   bool has_proposal() const { return proposal_.has_value(); }
   // Adopts them and plans all groups anew. Only while nothing is ready or in flight on any rank,

@@ -384,7 +384,8 @@ bool Engine::PollDeviceEvents() {
 
 bool Engine::InspectStalls() {
   const bool was_asked = stall_inspector_.last_round_wanted();
-  const Status status = stall_inspector_.Inspect(unfinished_, last_transfer_ns_);
+  const Status status =
+      stall_inspector_.Inspect(unfinished_, last_transfer_ns_, agreement_.has_agreed());
   if (status.ok()) return stall_inspector_.last_round_wanted() && !was_asked;
   Fail(status);
   stall_inspector_.Flush();

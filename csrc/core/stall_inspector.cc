@@ -56,15 +56,16 @@ StallInspector::StallInspector(const StallOptions& options, ControlChannel* chan
       find_group_(std::move(find_group)),
       enabled_(channel->size() > 1 && (options.warning_s > 0 || options.timeout_s > 0)) {}
 
-Status StallInspector::Inspect(const std::vector<Tensor*>& unfinished, int64_t last_transfer_ns) {
+Status StallInspector::Inspect(const std::vector<Tensor*>& unfinished, int64_t last_transfer_ns,
+                               bool in_step) {
   const int64_t now = NowNanoseconds();
   if (!enabled_ || now < next_look_ns_) return {};
   next_look_ns_ = now + kInspectionNs;
   Status failure;
   ReadMessages(unfinished, &failure);
   if (!failure.ok()) return failure;
-  TellNeighbour(now);
-  failure = ListenToNeighbour(unfinished, now);
+  if (in_step) TellNeighbour(now);
+  failure = ListenToNeighbour(unfinished, now, in_step);
   if (!failure.ok()) return failure;
   if (!asked_.empty()) {
     if (answers_ + 1 < channel_->size() && now < deadline_ns_) return {};
@@ -93,11 +94,12 @@ void StallInspector::TellNeighbour(int64_t now) {
   Send((channel_->rank() + 1) % channel_->size(), writer.Take());
 }
 
-Status StallInspector::ListenToNeighbour(const std::vector<Tensor*>& unfinished, int64_t now) {
+Status StallInspector::ListenToNeighbour(const std::vector<Tensor*>& unfinished, int64_t now,
+                                         bool in_step) {
   if (options_.timeout_s <= 0) return {};
   // A process that was stopped itself has heard nothing meanwhile.
   const int64_t asleep = now - last_look_ns_ - 2 * kIdleInspectionNs;
-  if (last_look_ns_ == 0) heard_ns_ = now;
+  if (last_look_ns_ == 0 || !in_step) heard_ns_ = now;
   if (asleep > 0) heard_ns_ = std::min(now, heard_ns_ + asleep);
   last_look_ns_ = now;
   const double silent_s = static_cast<double>(now - heard_ns_) / kNanoseconds;

@@ -43,9 +43,10 @@ class StallInspector {
   bool enabled() const { return enabled_; }
 
   // Does what is due, without blocking. `unfinished` are this rank's submitted tensors;
-  // `last_transfer_ns` is when the network last finished something, or had nothing to do. Returns
-  // the error with which this rank, or another one, ends the wait.
-  Status Inspect(const std::vector<Tensor*>& unfinished, int64_t last_transfer_ns);
+  // `last_transfer_ns` is when the network last finished something, or had nothing to do;
+  // `in_step`: ranks reduce together, so that none can go on without another. Returns the error
+  // with which this rank, or another one, ends the wait.
+  Status Inspect(const std::vector<Tensor*>& unfinished, int64_t last_transfer_ns, bool in_step);
 
   // Sends what is not sent yet, for a while. After an error from Inspect.
   void Flush();
@@ -76,7 +77,7 @@ class StallInspector {
   void Ask(const std::vector<Tensor*>& waiting, int64_t last_transfer_ns);
   Status Conclude(int64_t last_transfer_ns);
   void TellNeighbour(int64_t now);
-  Status ListenToNeighbour(const std::vector<Tensor*>& unfinished, int64_t now);
+  Status ListenToNeighbour(const std::vector<Tensor*>& unfinished, int64_t now, bool in_step);
   // Tells all other ranks of the error with which this one ends, and returns it.
   Status EndWith(const std::string& text);
   std::string Describe(const Asked& worst) const;

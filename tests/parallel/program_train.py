@@ -50,10 +50,14 @@ _LAST_WORDS_S = 5
 class _GoWrong(keras.callbacks.Callback):
     announced = False
 
-    def on_train_batch_end(self, batch, logs=None):
-        if batch == 3 and not self.announced:
+    def _announce(self):
+        if not self.announced:
             self.announced = True
             print(f"rank {hvd.rank()} is training as process {os.getpid()}", flush=True)
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 3 and what != "metrics":
+            self._announce()
         if batch == 5 and hvd.rank() == failing_rank:
             if what == "raise":
                 raise ArithmeticError("this rank fails on purpose")
@@ -65,8 +69,10 @@ class _GoWrong(keras.callbacks.Callback):
                 hvd.ops.all_reduce(tf.ones([3]), name="of one rank")
 
     def on_epoch_end(self, epoch, logs=None):
-        if what == "metrics" and hvd.rank() == failing_rank:
-            time.sleep(1000)
+        if what == "metrics":
+            self._announce()
+            if hvd.rank() == failing_rank:
+                time.sleep(1000)
 
 
 def _reduce_large_tensor():
