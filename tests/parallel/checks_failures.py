@@ -36,7 +36,7 @@ def check_other_layers_are_an_error():
 
 def check_other_op_is_an_error():
     ops = ["sum on rank 0", "average on rank 1"]
-    with raises(tf.errors.FailedPreconditionError, "'tensor/other op'", *ops):
+    with raises(tf.errors.FailedPreconditionError, "tensor 'other op'", *ops):
         op = hvd.Sum if hvd.rank() == 0 else hvd.Average
         hvd.ops.all_reduce(tf.ones([2]), name="other op", op=op)
 
