@@ -2,17 +2,17 @@
 
 import functools
 
-# What saves, loads, reads or sets all weights of a Keras model.
-METHODS = (
-    "save",
-    "save_weights",
-    "load_weights",
-    "get_weights",
-    "set_weights",
-    "export",
-    "set_state_tree",
-    "get_state_tree",
-)
+# What saves, loads, reads or sets all weights of a Keras model, and whether it sets them.
+METHODS = {
+    "save": False,
+    "save_weights": False,
+    "load_weights": True,
+    "get_weights": False,
+    "set_weights": True,
+    "export": False,
+    "set_state_tree": True,
+    "get_state_tree": False,
+}
 
 
 class Protection:
@@ -29,11 +29,11 @@ class Protection:
     def __init__(self, model, session):
         self._attributes = vars(model)
         self._before = {}
-        for name in METHODS:
+        for name, writes in METHODS.items():
             method = getattr(model, name, None)
             if method is not None:
                 self._before[name] = self._attributes.get(name)
-                self._attributes[name] = paused(method, session)
+                self._attributes[name] = paused(method, session, writes)
 
     def release(self):
         for name, method in self._before.items():
@@ -43,12 +43,12 @@ class Protection:
                 self._attributes[name] = method
 
 
-def paused(method, session):
-    """A function that calls a method while a session is paused."""
+def paused(method, session, writes):
+    """A function that calls a method while a session is paused; see `Session.paused`."""
 
     @functools.wraps(method)
     def call(*arguments, **keywords):
-        with session.paused():
+        with session.paused(writes):
             return method(*arguments, **keywords)
 
     return call

@@ -81,13 +81,17 @@ class Session:
         """Returns the `Counts` of this rank so far."""
         return self._meter.counts()
 
-    def paused(self):
+    def paused(self, writes=True):
         """A context in which synchronisation leaves the variables alone.
 
         For what must see or set all variables at one time. Model methods that save or load do it
         themselves during a callback's training.
+
+        Args:
+            writes: bool, whether variables may be set in it. Then a synchronisation that is under
+                way, and was computed from their values before, is dropped.
         """
-        return self._weights.paused()
+        return self._weights.paused(writes)
 
     def _close(self, returns=True):
         self._leave(returns)

@@ -43,7 +43,7 @@ class ReplicatedWeights:
         # Of each element of the vector, whether it must stay within the values of the ranks.
         self.bounded = np.repeat(self._bounded, self._sizes)
         self._lock = threading.RLock()
-        self._changes = 0  # how often others have had the variables for themselves
+        self._changes = 0  # how often others may have set the variables
         vector = tf.TensorSpec([self.size], self._dtype)
         # Functions, so that each is one call that holds the GIL only at its ends.
         self._read = tf.function(self._concatenated).get_concrete_function()
@@ -89,8 +89,9 @@ class ReplicatedWeights:
     def add(self, vector, ticket):
         """Adds a vector to the variables.
 
-        Does nothing if others have had the variables for themselves since the read, for example to
-        load weights: what was computed from the values before is no longer right.
+        Does nothing if others have had the variables for themselves since the read and may have
+        set them, for example to load weights: what was computed from the values before is no longer
+        right.
 
         Args:
             vector: 1-D NumPy array.
@@ -141,8 +142,14 @@ class ReplicatedWeights:
                 native.assign(part)
 
     @contextlib.contextmanager
-    def paused(self):
-        """A context in which the variables belong to the calling thread: `read` and `add` wait."""
+    def paused(self, writes=True):
+        """A context in which the variables belong to the calling thread: `read` and `add` wait.
+
+        Args:
+            writes: bool, whether the thread may set the variables. If not, what was read before may
+                still be added afterwards, so that saving often does not undo synchronisation.
+        """
         with self._lock:
-            self._changes += 1
+            if writes:
+                self._changes += 1
             yield

@@ -213,31 +213,97 @@ def test_an_algorithm_of_a_user():
     assert all(np.all(np.asarray(weight) == 7) for weight in model.weights)
 
 
-@pytest.mark.parametrize("name", [name for name in pausing.METHODS if hasattr(keras.Model, name)])
-def test_methods_that_save_or_load_pause(name):
+class _ProbedLayer(keras.layers.Dense):
+    """Calls `probe`, if there is one, when something wants its weights."""
+
+    probe = staticmethod(lambda: None)
+
+    def save_own_variables(self, store):
+        self.probe()
+        super().save_own_variables(store)
+
+    def load_own_variables(self, store):
+        self.probe()
+        super().load_own_variables(store)
+
+    def call(self, inputs):
+        self.probe()
+        return super().call(inputs)
+
+
+class _ProbedModel(keras.Sequential):
+    @property
+    def weights(self):
+        self.layers[0].probe()
+        return super().weights
+
+    @property
+    def trainable_variables(self):
+        self.layers[0].probe()
+        return super().trainable_variables
+
+
+@pytest.mark.parametrize("name", pausing.METHODS)
+def test_methods_that_save_or_load_pause(name, tmp_path):
     """While such a method runs, the shadow thread does not touch the variables."""
-    model = _model()
-    original = getattr(keras.Model, name)
-    states = []
+    layer = _ProbedLayer(1, name="dense")
+    model = _ProbedModel([keras.Input([3]), layer], name="model")
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    model.save_weights(tmp_path / "saved.weights.h5")
+    arguments = {
+        "save": [tmp_path / "model.keras"],
+        "save_weights": [tmp_path / "model.weights.h5"],
+        "load_weights": [tmp_path / "saved.weights.h5"],
+        "set_weights": [model.get_weights()],
+        "export": [tmp_path / "exported", "tf_saved_model", False],
+        "set_state_tree": [model.get_state_tree()],
+    }.get(name, [])
+    free = []
+    is_kept = []
 
-    class Probe(keras.callbacks.Callback):
+    class Call(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            lock = sync._session._weights._lock
-            held = []
+            weights = sync._session._weights
 
-            def probe(*_):
-                other = threading.Thread(target=lambda: held.append(lock.acquire(blocking=False)))
+            def probe():
+                lock = weights._lock
+                other = threading.Thread(target=lambda: free.append(lock.acquire(blocking=False)))
                 other.start()
                 other.join()
 
-            assert vars(self.model)[name].__wrapped__.__func__ is original
-            pausing.paused(probe, sync._session)()
-            states.append(held)
+            vector, ticket = weights.read()
+            layer.probe = probe
+            getattr(self.model, name)(*arguments)
+            del layer.probe
+            is_kept.append(weights.add(np.zeros_like(vector), ticket))
 
     sync = _background()
-    _fit(model, sync, Probe(), steps=2)
-    assert states == [[False], [False]]
+    _fit(model, sync, Call(), steps=1)
+    assert free and not any(free)
+    assert is_kept == [not pausing.METHODS[name]], "only what sets weights drops a blend"
     assert name not in vars(model)
+
+
+def test_a_blend_that_is_dropped_is_not_counted():
+    class Replaced(shadow.Algorithm):
+        """Others set the variables during each second synchronisation."""
+
+        calls = 0
+
+        def synchronize(self, weights, group):
+            self.calls += 1
+            if self.calls % 2 == 0:
+                with sync.paused():
+                    variable.assign([0.0])
+            return weights
+
+    variable = tf.Variable([1.0])
+    algorithm = Replaced(alpha=1.0)
+    sync = shadow.ForegroundSync(algorithm, every=1, verbose=0)
+    with sync.synchronizing([variable]) as training:
+        for _ in range(6):
+            training.step()
+        assert training.counts().synchronizations == 3
 
 
 def test_checkpoints_while_training(tmp_path):

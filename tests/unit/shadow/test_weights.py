@@ -113,6 +113,15 @@ def test_nothing_touches_paused_variables():
     assert weights.add(np.ones(1), ticket)
 
 
+def test_a_pause_that_only_reads_keeps_what_was_computed_before():
+    weights = ReplicatedWeights([tf.Variable([1.0])])
+    _, ticket = weights.read()
+    with weights.paused(writes=False):
+        pass
+    assert weights.add(np.ones(1), ticket)
+    assert weights.read()[0] == [2]
+
+
 @pytest.mark.parametrize(
     ("variables", "error", "message"),
     [
