@@ -93,3 +93,37 @@ def check_checkpoints_of_other_numbers_of_ranks():
     wait_for_all("kept.file")
     with raises(RuntimeError, "could not write the embeddings to", "rank 0", "rank 3"):
         hvd.shadow.save_embeddings(layers, folder / "a file")
+
+
+def check_a_rank_that_cannot_save_or_load_keeps_no_other_waiting():
+    folder = Path(hvd.broadcast_object(tempfile.mkdtemp(), name="waiting.folder"))
+    layer = _layer("waiting")
+    hvd.shadow.save_embeddings([layer], folder)
+    expected = everything(layer)
+    is_last = hvd.rank() == hvd.size() - 1
+    # Other layers than the others, or none.
+    with raises(ValueError, "no ShardedEmbedding" if is_last else "Rank 3 cannot save or load"):
+        hvd.shadow.save_embeddings([] if is_last else [layer], folder)
+    # An owner that does not answer, and an error of any type.
+    flush = layer.table.flush
+
+    def fail():
+        if is_last:
+            raise ArithmeticError("no flush today")
+        flush()
+
+    layer.table.flush = fail
+    with raises(RuntimeError, "could not wait for the updates", "rank 3: ArithmeticError: no flu"):
+        hvd.shadow.save_embeddings([layer], folder)
+    with raises(RuntimeError, "could not read the embeddings", "rank 3: ArithmeticError: no flush"):
+        hvd.shadow.load_embeddings([layer], folder)
+    layer.table.flush = flush
+    # A file that is empty.
+    wait_for_all("waiting.empty")
+    if hvd.rank() == 0:
+        for path in folder.glob("waiting.*.0-of-4.values.npy"):
+            path.write_bytes(b"")
+    wait_for_all("waiting.emptied")
+    with raises(RuntimeError, "could not read the embeddings", "0-of-4.values.npy, a part of"):
+        hvd.shadow.load_embeddings([layer], folder)
+    same_bits(everything(layer), expected, "table that was not loaded")

@@ -22,9 +22,9 @@ def save_embeddings(layers, folder):
         folder: str or path. On a file system that all hosts share.
 
     Raises:
-        ValueError: If there is no layer to be saved, two have the same name, or ranks name
-            different layers.
-        RuntimeError: On all ranks, if one cannot write.
+        ValueError: On all ranks, if on one there is no layer to be saved, two have the same name,
+            or ranks name different layers.
+        RuntimeError: On all ranks, if one cannot write, or an owner does not answer.
 
     Example:
 
@@ -32,12 +32,13 @@ def save_embeddings(layers, folder):
     hvd_p3.shadow.save_embeddings(model, "checkpoints/embeddings")
     ```
     """
-    tables = _tables_of(layers)
-    for table in tables:
-        table.flush()
+    tables = _tables_of_all_ranks(layers)
     token = collectives.broadcast_object(uuid.uuid4().hex[:12], name="hvd_p3.embeddings.token")
-    _agree([table.name for table in tables])
     rank = process.rank()
+
+    def flush():
+        for table in tables:
+            table.flush()
 
     def write_parts():
         for table in tables:
@@ -47,6 +48,7 @@ def save_embeddings(layers, folder):
         if rank == 0:
             checkpoint_files.write_index(folder, token, tables)
 
+    _on_all_ranks(flush, "wait for the updates of embeddings")
     _on_all_ranks(write_parts, f"write the embeddings to {folder}")
     _on_all_ranks(write_index, f"complete the embeddings in {folder}")
 
@@ -63,9 +65,11 @@ def load_embeddings(layers, folder, optimizer_state=True):
         optimizer_state: bool. Whether the state of the optimizers is loaded too.
 
     Raises:
-        ValueError: If there is no layer to be loaded, or ranks name different layers.
+        ValueError: On all ranks, if on one there is no layer to be loaded, or ranks name different
+            layers.
         RuntimeError: On all ranks, if one cannot read its part: there is no checkpoint, or it has
-            no table of that name and shape, or no state that the optimizer needs.
+            no table of that name and shape, or no state that the optimizer needs; or if an owner
+            does not answer.
 
     Example:
 
@@ -73,13 +77,12 @@ def load_embeddings(layers, folder, optimizer_state=True):
     hvd_p3.shadow.load_embeddings(model, "checkpoints/embeddings")
     ```
     """
-    tables = _tables_of(layers)
-    for table in tables:
-        table.flush()
-    _agree([table.name for table in tables])
+    tables = _tables_of_all_ranks(layers)
     parts = {}
 
     def read_parts():
+        for table in tables:
+            table.flush()
         index = checkpoint_files.read_index(folder)
         for table in tables:
             parts[table.name] = checkpoint_files.read_part(
@@ -115,15 +118,31 @@ def _tables_of(layers):
     return [layer.table for layer in layers]
 
 
-def _agree(names):
-    """Also waits for all ranks."""
-    by_rank = collectives.allgather_object(names, name="hvd_p3.embeddings.names")
-    for rank, others in enumerate(by_rank):
-        if others != by_rank[0]:
+def _tables_of_all_ranks(layers):
+    """The tables of layers, which are the same on all ranks; also waits for all ranks.
+
+    Raises:
+        ValueError: On all ranks, if the layers of one cannot be saved or loaded, or ranks differ.
+    """
+    tables, failure = [], None
+    try:
+        tables = _tables_of(layers)
+    except Exception as error:
+        failure = error
+    mine = [table.name for table in tables], failure and str(failure)
+    by_rank = collectives.allgather_object(mine, name="hvd_p3.embeddings.names")
+    if failure is not None:
+        raise failure
+    for rank, (_, reason) in enumerate(by_rank):
+        if reason is not None:
+            raise ValueError(f"Rank {rank} cannot save or load embeddings: {reason}")
+    first = by_rank[0][0]
+    for rank, (names, _) in enumerate(by_rank):
+        if names != first:
             raise ValueError(
-                f"Ranks save or load different layers: {by_rank[0]} on rank 0, {others} on rank "
-                f"{rank}."
+                f"Ranks save or load different layers: {first} on rank 0, {names} on rank {rank}."
             )
+    return tables
 
 
 def _on_all_ranks(function, what):
@@ -131,7 +150,7 @@ def _on_all_ranks(function, what):
     failure = None
     try:
         function()
-    except (OSError, ValueError) as error:
+    except Exception as error:  # whatever it is, the other ranks wait below
         failure = error
     reasons = collectives.allgather_object(
         failure and f"{type(failure).__name__}: {failure}", name="hvd_p3.embeddings.step"

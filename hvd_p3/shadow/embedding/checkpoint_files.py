@@ -10,6 +10,7 @@ TOKEN differs between checkpoints. The index is replaced last and in one go, so 
 complete checkpoint at any time: the one before, until the new one is complete.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -174,12 +175,15 @@ def _moved(columns, within):
 def _open(path):
     try:
         return np.load(path, mmap_mode="r")  # only the rows that are needed are read
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:  # EOFError: an empty file
         raise ValueError(f"{path}, a part of a checkpoint, cannot be read: {error}") from None
 
 
 def _file_name(table_name, token, owner, table, array_name):
     safe = re.sub(r"[^\w.-]", "_", table_name)
+    if safe != table_name:  # another table may have this name, or come to it as well
+        digest = hashlib.blake2b(table_name.encode(), digest_size=4).hexdigest()
+        safe = f"{safe}-{digest}"
     return f"{safe}.{token}.{owner}-of-{table.partition.ranks}.{array_name}.npy"
 
 

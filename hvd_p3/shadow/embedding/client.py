@@ -1,7 +1,6 @@
 """The asking side: requests to the owners of rows, and their replies."""
 
 import contextlib
-import itertools
 import threading
 import time
 
@@ -26,16 +25,59 @@ class Client:
         self._service = service
         self._lock = threading.Lock()
         self._free_tags = []
-        self._new_tags = itertools.count(messages.FIRST_REPLY_TAG)
+        self._next_tag = messages.FIRST_REPLY_TAG
+        self._retired = {}  # tag -> owners whose replies to it may still come
 
-    @contextlib.contextmanager
-    def _tag(self):
-        """A tag that no other conversation has. After an error it is not used again."""
+    def _take_tag(self, description):
+        """A tag that no other conversation has."""
         with self._lock:
-            tag = self._free_tags.pop() if self._free_tags else next(self._new_tags)
-        yield tag
+            if self._free_tags:
+                return self._free_tags.pop()
+            # One look each time is enough, as long as there are new tags.
+            has_new = self._next_tag <= messages.LAST_REPLY_TAG
+            looks = min(1, len(self._retired)) if has_new else len(self._retired)
+        for _ in range(looks):
+            tag = self._recover_tag()
+            if tag is not None:
+                return tag
         with self._lock:
-            self._free_tags.append(tag)
+            if self._next_tag <= messages.LAST_REPLY_TAG:
+                self._next_tag += 1
+                return self._next_tag - 1
+        raise RuntimeError(
+            f"layer '{description.name}' cannot ask other ranks: all {messages.LAST_REPLY_TAG} "
+            "conversations still wait for owners that have not answered. Find out why, and start "
+            "the job again."
+        )
+
+    def _recover_tag(self):
+        """Returns the tag that was retired first if it can be used again, otherwise `None`."""
+        with self._lock:
+            if not self._retired:
+                return None
+            tag = next(iter(self._retired))
+            owners = self._retired.pop(tag)  # so that no other thread takes its replies
+        self._take_late_replies(tag, owners)
+        if not owners:
+            return tag
+        with self._lock:
+            self._retired[tag] = owners
+        return None
+
+    def _take_late_replies(self, tag, owners):
+        """Takes away the owners whose replies have come, or never will.
+
+        A reply that comes later would be taken for that of another conversation with the tag.
+        """
+        for owner in list(owners):
+            try:
+                self._channel.receive(owner, tag, 0.0)
+            except TimeoutError:
+                if self._service.why_gone(owner) is None:
+                    continue
+            except RuntimeError:  # closed, or MPI has ended: so will be what is asked next
+                continue
+            owners.discard(owner)
 
     @contextlib.contextmanager
     def ask(self, requests, description, timeout_s):
@@ -49,16 +91,30 @@ class Client:
         Yields:
             A function that waits for all replies and returns a dict of owner to payload.
         """
-        with self._tag() as tag:
+        tag = self._take_tag(description)
+        waiting = set()  # owners that have been asked and have not answered
+        try:
             deadline = time.monotonic() + timeout_s
             encoded = {}
             for owner, request in requests.items():
                 encoded[owner] = messages.encode_request(request._replace(reply_tag=tag))
-                self._send(owner, encoded[owner], description)
+                self._ask(owner, encoded[owner], description, waiting)
             yield lambda: {
-                owner: self._reply(owner, tag, encoded[owner], description, deadline, timeout_s)
+                owner: self._reply(
+                    owner, tag, encoded[owner], description, deadline, timeout_s, waiting
+                )
                 for owner in encoded
             }
+        finally:
+            with self._lock:
+                if waiting:
+                    self._retired[tag] = waiting
+                else:
+                    self._free_tags.append(tag)
+
+    def _ask(self, owner, message, description, waiting):
+        self._send(owner, message, description)
+        waiting.add(owner)
 
     def tell(self, owner, request, description):
         """Sends a request that is not answered."""
@@ -71,11 +127,11 @@ class Client:
         except RuntimeError as error:
             raise _unreachable(owner, description, f"takes no message ({error})") from error
 
-    def _reply(self, owner, tag, message, description, deadline, timeout_s):
+    def _reply(self, owner, tag, message, description, deadline, timeout_s, waiting):
         while True:
-            kind, payload = messages.decode_reply(
-                self._receive(owner, tag, description, deadline, timeout_s)
-            )
+            reply = self._receive(owner, tag, description, deadline, timeout_s)
+            waiting.discard(owner)
+            kind, payload = messages.decode_reply(reply)
             if kind == messages.OK:
                 return payload
             if kind == messages.OTHER_TABLE:
@@ -94,7 +150,7 @@ class Client:
                     "the same layers, in the same order, on all ranks",
                 )
             time.sleep(_RETRY_S)
-            self._send(owner, message, description)
+            self._ask(owner, message, description, waiting)
 
     def _receive(self, owner, tag, description, deadline, timeout_s):
         while True:

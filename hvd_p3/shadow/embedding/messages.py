@@ -10,10 +10,10 @@ import typing
 
 import numpy as np
 
-# Tags on the channel. Replies have tags of their own from FIRST_REPLY_TAG on, one for each
-# conversation.
+# Tags on the channel. Replies have tags of their own, one for each conversation.
 REQUEST_TAG = 0
 FIRST_REPLY_TAG = 1
+LAST_REPLY_TAG = 32767
 
 # Kinds of requests.
 LOOKUP = 1  # answered with rows

@@ -137,18 +137,23 @@ class Service:
                 return
             self._last_heard[source] = time.monotonic()
             self._suspects.discard(source)
-            request = messages.decode_request(message)
             try:
-                reply = self._answer(source, request)
-            except Exception as error:  # such as no memory; other requests may do better
+                self._serve(source, messages.decode_request(message))
+            except Exception:  # of a request that makes no sense; others may do better
                 traceback.print_exc()
-                reply = messages.encode_reply(messages.FAILED, f"{type(error).__name__}: {error}")
-            if reply is None or request.reply_tag == messages.REQUEST_TAG:
-                continue  # nobody waits for it
-            try:
-                self._channel.send(source, request.reply_tag, reply)
-            except RuntimeError as error:
-                self._gone[source] = f"it takes no message ({error})"
+
+    def _serve(self, source, request):
+        try:
+            reply = self._answer(source, request)
+        except Exception as error:  # such as no memory; other requests may do better
+            traceback.print_exc()
+            reply = messages.encode_reply(messages.FAILED, f"{type(error).__name__}: {error}")
+        if reply is None or request.reply_tag == messages.REQUEST_TAG:
+            return  # nobody waits for it
+        try:
+            self._channel.send(source, request.reply_tag, reply)
+        except RuntimeError as error:
+            self._gone[source] = f"it takes no message ({error})"
 
     def _answer(self, source, request):
         """Does what the request says; returns the reply's bytes or `None`."""

@@ -3,6 +3,7 @@
 import itertools
 import json
 
+import keras
 import numpy as np
 import pytest
 from several_ranks import nodes, table
@@ -106,6 +107,23 @@ def test_new_checkpoint_replaces_the_old_one(tmp_path):
         assert not np.array_equal(before, after)
 
 
+def test_names_that_make_no_file_names_are_told_apart(tmp_path):
+    names = ["user id", "user_id", "user/id"]
+    with nodes(1) as (alone,):
+        tables = [
+            table(alone, name, rows=_ROWS, width=_WIDTH, initializer=keras.initializers.Constant(i))
+            for i, name in enumerate(names)
+        ]
+        for each in tables:
+            checkpoint_files.write_part(tmp_path, "token", each, 0)
+        checkpoint_files.write_index(tmp_path, "token", tables)
+        read = [table(alone, name, rows=_ROWS, width=_WIDTH) for name in names]
+        for number, each in enumerate(read):
+            _load(tmp_path, [each])
+            assert np.all(_everything(each) == number)
+    assert (tmp_path / "user_id.token.0-of-1.values.npy").exists(), "plain names stay as they are"
+
+
 def test_other_dtype_and_optimizer(tmp_path):
     with nodes(2) as ranks:
         tables = _trained(ranks, "rows", SparseSGD(0.1), dtype="float64")
@@ -131,9 +149,10 @@ def test_what_does_not_fit_is_an_error(tmp_path):
         with pytest.raises(ValueError, match=r"12 rows of 5 columns, .* has 11 rows of 5"):
             _load(tmp_path, [table(alone, rows=12, width=_WIDTH)])
         path = tmp_path / "table.first.1-of-2.values.npy"
-        path.write_bytes(path.read_bytes()[:-10])
-        with pytest.raises(ValueError, match=r"first.1-of-2.values.npy, a part of a checkpoint"):
-            _load(tmp_path, [table(alone, rows=_ROWS, width=_WIDTH)])
+        for length in (-10, 0):
+            path.write_bytes(path.read_bytes()[:length])
+            with pytest.raises(ValueError, match=r"first.1-of-2.values.npy, a part of a check"):
+                _load(tmp_path, [table(alone, rows=_ROWS, width=_WIDTH)])
     index = tmp_path / "index.json"
     index.write_text(json.dumps({**json.loads(index.read_text()), "version": 2}))
     with pytest.raises(ValueError, match=r"version 2. This version of hvd_p3 reads"):

@@ -199,6 +199,62 @@ def test_owner_that_does_not_answer():
         assert np.array_equal(_everything(tables[0]), _everything(tables[1]))
 
 
+def test_reply_tags_are_used_again_after_errors(monkeypatch):
+    monkeypatch.setattr(messages, "LAST_REPLY_TAG", 3)
+    with nodes(2) as ranks:
+        tables = [table(node, timeout_s=0.1) for node in ranks]
+        expected = _everything(tables[0])
+        with tables[1].shard.lock:  # its service waits
+            for _ in range(3):
+                with pytest.raises(RuntimeError, match="has not answered for"):
+                    _everything(tables[0])
+            with pytest.raises(RuntimeError, match="all 3 conversations still wait for owners"):
+                _everything(tables[0])
+        # The late answers are taken away, and are not taken for those of other conversations.
+        for _ in range(100):
+            try:
+                assert np.array_equal(tables[0].look_up(np.array([3])), expected[[3]])
+                break
+            except RuntimeError:
+                time.sleep(0.05)
+        for row in range(_ROWS):
+            assert np.array_equal(tables[0].look_up(np.array([row])), expected[[row]])
+        # Nothing is sent to a rank that is gone, so there is no reply to be kept apart.
+        ranks[0].service._gone[1] = "it has ended its program"
+        for _ in range(10):
+            with pytest.raises(RuntimeError, match="is gone: it has ended its program"):
+                _everything(tables[0])
+
+
+def test_reply_tags_of_an_owner_that_is_gone_are_used_again(monkeypatch):
+    monkeypatch.setattr(messages, "LAST_REPLY_TAG", 1)
+    with nodes(3) as ranks:
+        tables = [table(node, timeout_s=0.1) for node in ranks]
+        with tables[1].shard.lock:
+            with pytest.raises(RuntimeError, match=r"rank 1, .* has not answered for"):
+                _everything(tables[0])
+            with pytest.raises(RuntimeError, match="all 1 conversations"):
+                tables[0].look_up(np.array([2]))
+            ranks[0].service._gone[1] = "it has ended its program"
+            assert tables[0].look_up(np.array([2])).shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"short",
+        messages.encode_request(messages.Request(messages.FLUSH, reply_tag=40_000)),
+    ],
+    ids=["no request", "no such tag"],
+)
+def test_owner_goes_on_after_a_request_that_makes_no_sense(message, capsys):
+    with nodes(2) as ranks:
+        tables = [table(node) for node in ranks]
+        ranks[0].client._channel.send(1, messages.REQUEST_TAG, message)
+        assert np.array_equal(_everything(tables[0]), _everything(tables[1]))
+    assert "Traceback" in capsys.readouterr().err
+
+
 def test_owner_that_ends_with_an_error_is_noticed_at_once():
     with nodes(2) as ranks:
         tables = [table(node, timeout_s=60.0) for node in ranks]
