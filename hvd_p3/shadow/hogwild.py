@@ -66,14 +66,35 @@ class _Epoch:
             self._error = self._error or error
 
 
+class _Turns:
+    """The iterator of one worker over batches that all workers share: each goes to one of them.
+
+    Args:
+        batches: The iterator that is shared.
+        lock: Held by the worker whose turn it is.
+    """
+
+    def __init__(self, batches, lock):
+        self._batches = batches
+        self._lock = lock
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        with self._lock:
+            return next(self._batches)
+
+
 def fit(model, data, workers=1, epochs=1, steps_per_epoch=None, callbacks=(), verbose=0):
     """Trains a compiled Keras model with several threads that share its variables without locks.
 
     Each worker thread takes batches from an iterator of its own and runs the model's `train_step`.
     TensorFlow runs the steps of different workers in parallel: a worker holds Python's lock (the
-    GIL) only between steps. Single updates do not tear or get lost, as long as the optimizer adds
-    to its variables (SGD and most others do); what it computes from several reads, such as
-    momentum, may mix steps of different workers, as in Hogwild.
+    GIL) only between steps. Single values do not tear. Updates of dense gradients do not get lost,
+    as long as the optimizer adds to its variables (SGD and most others do); updates of the same
+    rows by sparse gradients may. What is computed from several reads, such as momentum, may mix
+    steps of different workers, as in Hogwild; see docs/shadow-sync.md.
 
     Batch callbacks are called by one worker at a time, without logs, with the number of the batch
     over all workers. There is no `on_train_batch_begin`, since several batches begin at once.
@@ -84,9 +105,10 @@ def fit(model, data, workers=1, epochs=1, steps_per_epoch=None, callbacks=(), ve
     Args:
         model: `keras.Model`, compiled with an optimizer that is not distributed, and with
             `jit_compile=False`: XLA would keep the variables locked for a whole step.
-        data: A `tf.data.Dataset` of batches, of which each worker takes every `workers`-th; or a
-            function of the worker's number (int from 0) that returns an iterable of batches.
-            Batches are as in `keras.Model.fit`: inputs, or tuples of inputs, targets and weights.
+        data: A `tf.data.Dataset` of batches, which runs once for all workers: whoever is ready
+            takes the next one, so each batch of an epoch is trained once. Or a function of the
+            worker's number (int from 0) that returns an iterable of batches for it alone. Batches
+            are as in `keras.Model.fit`: inputs, or tuples of inputs, targets and weights.
         workers: int, training threads.
         epochs: int.
         steps_per_epoch: Optional int, the steps of each worker in an epoch. Without it, an epoch
@@ -133,7 +155,7 @@ def _train(model, step, every, data, workers, epochs, steps_per_epoch, verbose):
         model.reset_metrics()
         every.on_epoch_begin(epoch)
         if iterators is None or steps_per_epoch is None:
-            iterators = [iter(_data_of(data, number, workers)) for number in range(workers)]
+            iterators = _iterators(data, workers)
         _Epoch(model, step, every).run(iterators, steps_per_epoch)
         logs = {name: float(value) for name, value in model.get_metrics_result().items()}
         every.on_epoch_end(epoch, logs)
@@ -163,8 +185,13 @@ class _Step:
         self._function(batch)
 
 
-def _data_of(data, number, workers):
-    return data.shard(workers, number) if isinstance(data, tf.data.Dataset) else data(number)
+def _iterators(data, workers):
+    """A list of one iterator of batches for each worker."""
+    if isinstance(data, tf.data.Dataset):
+        # Not a shard of the dataset for each: if it shuffles, each would have another order.
+        batches, lock = iter(data), threading.Lock()
+        return [_Turns(batches, lock) for _ in range(workers)]
+    return [iter(data(number)) for number in range(workers)]
 
 
 def _check(model, workers, epochs, steps_per_epoch):

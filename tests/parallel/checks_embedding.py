@@ -166,6 +166,48 @@ def check_ranks_that_build_other_layers_get_an_error():
         everything(layer)
 
 
+def check_hogwild_workers_with_shadow_sync():
+    """Two workers per rank, a partitioned table, and dense layers kept together meanwhile."""
+    steps, batch_size = 60, 8
+    embedding = _layer("hogwild", embeddings_initializer="zeros")
+    keras.utils.set_random_seed(hvd.rank())
+    # The gradient of each row that is looked up is 1, whatever the dense layer does.
+    ids = keras.Input((1,), dtype="int32")
+    dense = keras.layers.Dense(1)(keras.layers.Flatten()(keras.ops.stop_gradient(embedding(ids))))
+    output = keras.layers.Concatenate()([dense, keras.layers.Flatten()(embedding(ids))])
+    model = keras.Model(ids, output)
+    model.compile(
+        keras.optimizers.SGD(1e-4),
+        loss=lambda y, output: (
+            keras.ops.square(output[:, 0] - y[:, 0])
+            + batch_size * keras.ops.sum(output[:, 1:], axis=1)
+        ),
+        jit_compile=False,
+    )
+    generator = np.random.default_rng(hvd.rank())
+    numbers = generator.integers(0, _ROWS, size=(steps * batch_size, 1))
+    data = tf.data.Dataset.from_tensor_slices(
+        (numbers, np.ones((steps * batch_size, 1), "float32"))
+    )
+    sync = hvd.shadow.ShadowSync(hvd.shadow.ModelAveraging(), interval_s=0.0, verbose=0)
+    hvd.shadow.fit(
+        model, data.shuffle(1000).batch(batch_size), workers=2, epochs=2, callbacks=[sync]
+    )
+    assert sync.error is None
+    assert sync.report.synchronizations_per_min > 0
+    assert np.all(np.isfinite(model.get_weights()[0]))
+    for other in hvd.allgather_object(model.get_weights(), name="hogwild.weights"):
+        for mine, theirs in zip(model.get_weights(), other, strict=True):
+            same_bits(theirs, mine, "dense weights")
+    settle(embedding, "hogwild.trained")
+    counts = sum(
+        np.bincount(each.ravel(), minlength=_ROWS)
+        for each in hvd.allgather_object(numbers, name="hogwild.numbers")
+    )
+    expected = -2.0 * np.repeat(counts[:, np.newaxis], _WIDTH, axis=1)
+    same_bits(everything(embedding), expected.astype("float32"), "table: no update is lost")
+
+
 def check_beside_overlapped_data_parallelism():
     embedding = _layer("beside", hvd.shadow.RowwiseAdagrad(0.1))
     keras.utils.set_random_seed(hvd.rank())

@@ -1,7 +1,6 @@
 """Several training threads on the same variables."""
 
 import threading
-import time
 
 import keras
 import numpy as np
@@ -14,32 +13,53 @@ from hvd_p3.shadow import fit
 class _Sum(keras.Model):
     """A model whose training step adds 1 to its weight for each example."""
 
-    def __init__(self, pause_s=0.0):
+    def __init__(self):
         super().__init__()
         self.total = self.add_weight(shape=(), initializer="zeros")
-        self.pause_s = pause_s
-        self.most_at_once = 0
-        self._at_once = 0
-        self._lock = threading.Lock()
         self.built = True
 
     def call(self, inputs):
         return inputs
 
     def train_step(self, data):
-        def pause():
-            # Python code in the step is only here to see whether steps overlap.
-            with self._lock:
-                self._at_once += 1
-                self.most_at_once = max(self.most_at_once, self._at_once)
-            time.sleep(self.pause_s)
-            with self._lock:
-                self._at_once -= 1
-
-        tf.numpy_function(pause, [], [])
         # Of TensorFlow: that of Keras reads, adds and assigns, and loses what comes in between.
         self.total.value.assign_add(tf.cast(tf.shape(data)[0], "float32"))
         return {}
+
+
+class _Tally(_Sum):
+    """A model whose training step counts how often each example has been trained."""
+
+    def __init__(self, examples):
+        super().__init__()
+        self.counts = tf.Variable(tf.zeros([examples], tf.int32), trainable=False)
+
+    def train_step(self, data):
+        one_hot = tf.one_hot(data, self.counts.shape[0], dtype=tf.int32)
+        self.counts.assign_add(tf.reduce_sum(one_hot, 0))
+        return {}
+
+
+class _InPairs(_Sum):
+    """A model whose training step ends only when another has begun: they go in pairs.
+
+    But for the first, which builds the model alone. Without Python in the step.
+    """
+
+    def __init__(self, pairs):
+        super().__init__()
+        self._parts = tf.queue.FIFOQueue(1 + 2 * pairs, [tf.int32], [[]])
+        self._parts.enqueue_many([[2] + pairs * [0, 1]])
+        self._met = tf.queue.FIFOQueue(pairs, [tf.int32], [[]])
+
+    def train_step(self, data):
+        def meet():
+            self._met.enqueue(1)
+            return 1
+
+        part = self._parts.dequeue()
+        tf.switch_case(part, [self._met.dequeue, meet, lambda: 2])
+        return super().train_step(data)
 
 
 def _compiled(model):
@@ -52,6 +72,23 @@ def test_workers_share_the_data(workers):
     model = _compiled(_Sum())
     fit(model, tf.data.Dataset.range(60).batch(4), workers=workers, epochs=2)
     assert model.total.numpy() == 120
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_each_example_of_a_shuffled_dataset_is_trained_once_in_an_epoch(workers):
+    model = _compiled(_Tally(60))
+    prepared = []
+
+    def prepare(example):
+        prepared.append(int(example))
+        return example
+
+    data = tf.data.Dataset.range(60).map(
+        lambda example: tf.ensure_shape(tf.numpy_function(prepare, [example], tf.int64), [])
+    )
+    fit(model, data.shuffle(60).batch(4), workers=workers, epochs=2)
+    assert set(model.counts.numpy()) == {2}
+    assert sorted(prepared) == sorted(2 * list(range(60))), "the dataset runs once for all workers"
 
 
 def test_each_worker_has_an_iterator_of_its_own():
@@ -69,10 +106,14 @@ def test_each_worker_has_an_iterator_of_its_own():
 
 
 def test_steps_run_at_the_same_time():
-    model = _compiled(_Sum(pause_s=0.02))
-    fit(model, tf.data.Dataset.range(24).batch(1), workers=3)
-    assert model.most_at_once > 1
-    assert model.total.numpy() == 24
+    pairs = 20
+    model = _compiled(_InPairs(pairs))
+    data = tf.data.Dataset.range(1 + 2 * pairs).batch(1)
+    training = threading.Thread(target=fit, args=(model, data, 2), daemon=True)
+    training.start()
+    training.join(60)
+    assert not training.is_alive(), "a step has waited in vain for another to begin"
+    assert model.total.numpy() == 1 + 2 * pairs
 
 
 def test_steps_per_epoch_go_on_in_the_data():
