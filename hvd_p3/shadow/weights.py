@@ -15,10 +15,13 @@ class ReplicatedWeights:
 
     - Reading takes a snapshot of each variable: TensorFlow copies a variable before it changes one
       that somebody is reading. Different variables may be read before and after a training step.
+      A variable that is trained by sparse gradients, such as the table of
+      `keras.layers.Embedding`, may be read in the middle of an update: some rows, or some elements
+      of a row, from before it and others from after it.
     - Blending adds a difference and never assigns: `assign_add` and the updates of optimizers
       exclude each other variable by variable, so no update that an optimizer expresses as an
-      addition or subtraction is lost, nor is the blend. If blending assigned what it has computed
-      from an old value, updates would be lost. Values are never torn.
+      addition or subtraction is lost, dense or sparse, nor is the blend. If blending assigned what
+      it has computed from an old value, updates would be lost. No element is ever torn.
 
     Any thread may call. `paused` keeps all of it away from the variables.
 

@@ -290,6 +290,22 @@ def check_saving_and_loading_while_training():
     _assert_same_on_all_ranks(model)
 
 
+def check_weights_that_another_callback_restores_before_the_end():
+    """As the documentation says: `ShadowSync` comes last."""
+    model = _model()
+    stopping = keras.callbacks.EarlyStopping(
+        f"loss of rank {hvd.rank()}", mode="min", patience=3, restore_best_weights=True
+    )
+    # The best epochs of ranks differ.
+    log = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: logs.update({stopping.monitor: abs(epoch - hvd.rank())})
+    )
+    sync = shadow.ShadowSync(shadow.ModelAveraging(), verbose=0)
+    model.fit(_data(10), epochs=3, verbose=0, callbacks=[log, stopping, sync])
+    assert stopping.best_epoch == hvd.rank()
+    _assert_same_on_all_ranks(model)
+
+
 def check_beside_p3_in_one_job():
     """A model under P3 has the same bits with ShadowSync at work on other variables."""
 

@@ -1,5 +1,6 @@
 """Reading and blending while others train."""
 
+import contextlib
 import threading
 
 import keras
@@ -90,6 +91,58 @@ def test_a_snapshot_of_a_variable_is_never_torn():
     finally:
         stop.set()
         thread.join()
+
+
+@contextlib.contextmanager
+def _sparse_training(variable, value, threads):
+    """Threads that add a value to all elements, each by a sparse update of all rows, and count."""
+    rows = tf.range(variable.shape[0])
+    values = tf.fill(variable.shape, tf.constant(value, variable.dtype))
+    train = tf.function(lambda: variable.scatter_add(tf.IndexedSlices(values, rows)))
+    counts = [0] * threads
+    stop = threading.Event()
+
+    def work(number):
+        while not stop.is_set():
+            train()
+            counts[number] += 1
+
+    working = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    for thread in working:
+        thread.start()
+    try:
+        yield counts
+    finally:
+        stop.set()
+        for thread in working:
+            thread.join()
+
+
+def test_no_sparse_update_of_one_thread_and_no_blend_is_lost():
+    variable = tf.Variable(np.zeros([2_000, 100]), dtype=tf.float64)
+    weights = ReplicatedWeights([variable])
+    with _sparse_training(variable, 1.0, threads=1) as counts:
+        for _ in range(60):
+            _, ticket = weights.read()
+            assert weights.add(np.full(weights.size, 2.0), ticket)
+    assert counts[0] > 0
+    assert set(variable.numpy().ravel()) == {counts[0] + 2.0 * 60}
+
+
+def test_sparse_updates_of_several_threads_tear_no_element():
+    # Half of the bits of one multiple and half of those of another would make no multiple.
+    value = np.pi
+    variable = tf.Variable(np.zeros([2_000, 100]), dtype=tf.float64)
+    weights = ReplicatedWeights([variable])
+    with _sparse_training(variable, value, threads=2) as counts:
+        for _ in range(60):
+            vector, ticket = weights.read()
+            multiples = vector / value
+            np.testing.assert_allclose(multiples, np.round(multiples), rtol=0, atol=1e-8)
+            assert weights.add(np.full(weights.size, value), ticket)
+    # Updates of the same row may be lost, in each element on its own.
+    multiples = np.round(variable.numpy() / value)
+    assert np.all((multiples > 0) & (multiples <= sum(counts) + 60))
 
 
 def test_nothing_touches_paused_variables():
