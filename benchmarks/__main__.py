@@ -23,7 +23,7 @@ _COMMANDS = {
     "compare": comparison.compare,
     "tune": tuning.search,
     "micro": micro.measure,
-    "shadow": shadow.measure,
+    "shadow": shadow.run,
     "validate": validation.validate,
 }
 

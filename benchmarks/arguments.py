@@ -45,6 +45,14 @@ def parse(arguments, description):
     parser.add_argument(
         "--seconds", type=float, default=8.0, help="of a turn, for shadow (default: 8)"
     )
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        default=shadow.THRESHOLD,
+        metavar="SHARE",
+        help="of unsynchronised training that shadow must keep in the background, or it exits with "
+        f"code 1 (default: {shadow.THRESHOLD:g})",
+    )
     parser.add_argument("--warmup", type=int, default=2, help="steps before the measured ones")
     parser.add_argument("--steps", type=int, default=5, help="measured steps (default: 5)")
     _add_choices(parser, "--models", experiments.MODELS, "these models instead")

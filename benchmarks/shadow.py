@@ -23,7 +23,28 @@ BANDWIDTH_GBIT = 0.1
 
 # The all-reduce of these weights takes half a second on four hosts with links of 100 Mbit/s: as
 # long as a dozen steps.
-_WORKLOAD = {"megabytes": 4.0, "compute_s": 0.04, "batch_size": 200, "every": 5}
+_WORKLOAD = {
+    "megabytes": 4.0,
+    "compute_s": 0.04,
+    "batch_size": 200,
+    "every": 5,
+    # Of BMUF. Other values would make it model averaging.
+    "eta": 0.8,
+    "block_momentum": 0.5,
+}
+
+# The share of unsynchronised training that background synchronisation must keep.
+THRESHOLD = 0.95
+
+
+def run(arguments, console):
+    """Measures; exits with code 1 if the background takes too much from training.
+
+    Args:
+        arguments, console: As in `measure`.
+    """
+    if not measure(arguments, console):
+        sys.exit(1)
 
 
 def measure(arguments, console):
@@ -32,6 +53,9 @@ def measure(arguments, console):
     Args:
         arguments: Of the command line.
         console: `rich.console.Console`.
+
+    Returns:
+        Whether each system in the background keeps the share `arguments.threshold`.
 
     Raises:
         ClusterError, LaunchError: If the cluster cannot be made or a rank fails.
@@ -62,6 +86,13 @@ def measure(arguments, console):
     settings = {**description, "hosts": arguments.hosts, "bandwidth": arguments.bandwidth * 1e9}
     path.write_text(json.dumps({"settings": settings, "results": results}, indent=1) + "\n")
     console.print(f"written: {path}")
+    slow = too_slow(results, arguments.threshold)
+    for each in slow:
+        console.print(
+            f"{each['system']} keeps {each['ratio']:.3f} of unsynchronised training, less than "
+            f"{arguments.threshold:g}"
+        )
+    return not slow
 
 
 def summarize(turns):
@@ -69,6 +100,9 @@ def summarize(turns):
 
     Args:
         turns: List of dict, as `shadow_program.py` prints them.
+
+    Raises:
+        LaunchError: If a system has no turn in which the baseline was measured too.
     """
     by_system = {}
     for turn in turns:
@@ -82,6 +116,8 @@ def summarize(turns):
             for turn in own
             if turn["turn"] in baseline
         ]
+        if not ratios:
+            raise LaunchError(f"there is no turn with both {system!r} and {BASELINE!r}")
         result = {
             "system": system,
             "examples_per_s": statistics.median(turn["examples_per_s"] for turn in own),
@@ -94,6 +130,13 @@ def summarize(turns):
                 result[measure] = statistics.median(turn[measure] for turn in own)
         results.append(result)
     return results
+
+
+def too_slow(results, threshold):
+    """Returns the results of systems in the background whose ratio is below a threshold."""
+    return [
+        each for each in results if each["system"].startswith("S-") and each["ratio"] < threshold
+    ]
 
 
 def table_of(results):

@@ -23,7 +23,9 @@ def systems(description):
 
     algorithms = {
         "MA": shadow.ModelAveraging,
-        "BMUF": shadow.BlockwiseModelUpdateFiltering,
+        "BMUF": lambda: shadow.BlockwiseModelUpdateFiltering(
+            eta=description["eta"], block_momentum=description["block_momentum"]
+        ),
         "EASGD": shadow.ElasticAveraging,
     }
     made = {"no synchronisation": None}
