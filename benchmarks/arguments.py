@@ -53,6 +53,11 @@ def parse(arguments, description):
         help="of unsynchronised training that shadow must keep in the background, or it exits with "
         f"code 1 (default: {shadow.THRESHOLD:g})",
     )
+    parser.add_argument(
+        "--example",
+        action="store_true",
+        help="with shadow: run examples/ctr_shadow_sync.py on the emulated hosts instead",
+    )
     parser.add_argument("--warmup", type=int, default=2, help="steps before the measured ones")
     parser.add_argument("--steps", type=int, default=5, help="measured steps (default: 5)")
     _add_choices(parser, "--models", experiments.MODELS, "these models instead")

@@ -33,17 +33,25 @@ _WORKLOAD = {
     "block_momentum": 0.5,
 }
 
+_VARIABLES = {
+    "PYTHONPATH": str(_ROOT),
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+}
+
 # The share of unsynchronised training that background synchronisation must keep.
 THRESHOLD = 0.95
 
 
 def run(arguments, console):
-    """Measures; exits with code 1 if the background takes too much from training.
+    """Measures, or runs the example; exits with code 1 if the background takes too much.
 
     Args:
         arguments, console: As in `measure`.
     """
-    if not measure(arguments, console):
+    if arguments.example:
+        run_example(arguments, console)
+    elif not measure(arguments, console):
         sys.exit(1)
 
 
@@ -61,16 +69,11 @@ def measure(arguments, console):
         ClusterError, LaunchError: If the cluster cannot be made or a rank fails.
     """
     description = {**_WORKLOAD, "seconds": arguments.seconds, "turns": arguments.turns}
-    variables = {
-        "PYTHONPATH": str(_ROOT),
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-    }
     command = [sys.executable, "-m", "benchmarks.shadow_program", json.dumps(description)]
     turns = []
     with (
         EmulatedCluster(arguments.hosts, arguments.bandwidth * 1e9) as cluster,
-        launch(cluster, command, variables) as lines,
+        launch(cluster, command, _VARIABLES) as lines,
     ):
         for line in lines:
             if line.startswith(MARK):
@@ -93,6 +96,27 @@ def measure(arguments, console):
             f"{arguments.threshold:g}"
         )
     return not slow
+
+
+def run_example(arguments, console):
+    """Runs examples/ctr_shadow_sync.py on the emulated hosts instead, and prints what it prints.
+
+    Args:
+        arguments, console: As in `measure`.
+
+    Raises:
+        ClusterError, LaunchError: As in `measure`.
+    """
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    path = arguments.output.resolve() / "ctr-results.json"
+    command = [sys.executable, str(_ROOT / "examples" / "ctr_shadow_sync.py"), "--json", str(path)]
+    with (
+        EmulatedCluster(arguments.hosts, arguments.bandwidth * 1e9) as cluster,
+        launch(cluster, command, _VARIABLES) as lines,
+    ):
+        for line in lines:
+            console.print(line, markup=False, highlight=False)
+    console.print(f"written: {path}")
 
 
 def summarize(turns):

@@ -3,8 +3,8 @@
 An impression has dense features, standard normal, and one id for each categorical feature. Ids
 follow Zipf's law: id k of a feature has probability proportional to (k + 1) ** -exponent. Every id
 has a hidden bias and a hidden vector. The logit of a click is linear in the dense features and the
-biases, plus the dot products of all pairs of hidden vectors: what a factorization machine (Rendle,
-2010) can represent exactly, and a DLRM can learn.
+biases, plus the dot products of all pairs of hidden vectors, scaled: what a factorization machine
+(Rendle, 2010) can represent exactly, and a DLRM can learn.
 """
 
 import dataclasses
@@ -27,6 +27,9 @@ class ClickStream:
         exponent: float > 0, of Zipf's law.
         bias: float. Logit of the average impression; sets the click-through rate.
         strength: float >= 0. How much the features decide; 0 is chance alone.
+        interaction: float >= 0. How much the pairs of ids decide, beside dense features and biases.
+            With 1, all three decide alike; then a model that learns from a stream of some hundred
+            steps is still finding the pairs at its end, and how far it has come is chance.
         seed: int. Others give another ground truth and other impressions.
 
     Example:
@@ -42,6 +45,7 @@ class ClickStream:
     exponent: float = 1.1
     bias: float = -1.3
     strength: float = 1.5
+    interaction: float = 0.3
     seed: int = 0
 
     @property
@@ -68,7 +72,7 @@ class ClickStream:
         """Weights of the dense features, hidden biases and hidden vectors of all rows."""
         generator = np.random.default_rng([self.seed, 0])
         features = len(self.rows)
-        # Each of the three parts contributes about as much to the logit's variance.
+        # Each of the three parts has about the same variance; `interaction` scales the last.
         weights = generator.normal(size=self.dense_features) / np.sqrt(self.dense_features)
         biases = generator.normal(size=self.total_rows) / np.sqrt(features)
         pairs = features * (features - 1) / 2
@@ -109,6 +113,6 @@ class ClickStream:
         # The sum over pairs is half of the square of the sum without the squares.
         pairs = 0.5 * (np.sum(np.sum(chosen, axis=1) ** 2, axis=1) - np.sum(chosen**2, axis=(1, 2)))
         logits = self.bias + self.strength * (
-            dense @ weights + np.sum(biases[rows], axis=1) + pairs
+            dense @ weights + np.sum(biases[rows], axis=1) + self.interaction * pairs
         )
         return 1.0 / (1.0 + np.exp(-logits))

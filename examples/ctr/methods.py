@@ -14,9 +14,13 @@ import hvd_p3 as hvd
 
 _ALGORITHMS = {
     "ma": lambda settings: hvd.shadow.ModelAveraging(settings.alpha),
-    "bmuf": lambda settings: hvd.shadow.BlockwiseModelUpdateFiltering(settings.alpha),
+    "bmuf": lambda settings: hvd.shadow.BlockwiseModelUpdateFiltering(
+        settings.alpha, settings.eta, settings.block_momentum
+    ),
     "easgd": lambda settings: hvd.shadow.ElasticAveraging(settings.alpha),
 }
+_HELD_OUT_BATCH_SIZE = 1000
+
 NAMES = [
     "none",
     *(f"s-{algorithm}" for algorithm in _ALGORITHMS),
@@ -31,6 +35,7 @@ class Result:
 
     Args:
         name: str.
+        seed: int, of the clicks.
         examples_per_s: float, of all ranks together, without the time of the first batch.
         normalized_entropy: float, on the held-out stream.
         synchronizations_per_min: Optional float, of one rank. `None` where it has no meaning.
@@ -38,6 +43,7 @@ class Result:
     """
 
     name: str
+    seed: int
     examples_per_s: float
     normalized_entropy: float
     synchronizations_per_min: float | None = None
@@ -85,7 +91,9 @@ def run(name, stream, data, settings):
         name="embedding",
     )
     model = build_dlrm(stream.dense_features, len(stream.rows), embedding)
-    optimizer = keras.optimizers.Adagrad(settings.rate, initial_accumulator_value=0.01)
+    optimizer = keras.optimizers.Adagrad(
+        settings.p3_rate if name == "p3" else settings.rate, initial_accumulator_value=0.01
+    )
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
     dense, rows, clicks = data
     dataset = tf.data.Dataset.from_tensor_slices(((dense, rows), clicks))
@@ -109,6 +117,7 @@ def run(name, stream, data, settings):
     _wait_for_all(name)  # and those of all others
     result = Result(
         name,
+        stream.seed,
         settings.batch_size * _sum_over_ranks(stopwatch.batches_per_s()),
         _evaluate(model, stream, settings),
     )
@@ -124,7 +133,7 @@ def best_possible(stream, settings):
     """Returns the normalised entropy of the true probabilities on the held-out stream."""
     metric = NormalizedEntropy()
     for index in range(settings.held_out_batches):
-        dense, rows, clicks = stream.batch(HELD_OUT, index, settings.batch_size)
+        dense, rows, clicks = stream.batch(HELD_OUT, index, _HELD_OUT_BATCH_SIZE)
         probabilities = stream.probabilities(dense, rows)
         metric.add(clicks, np.log(probabilities) - np.log1p(-probabilities))
     return metric.result()
@@ -144,7 +153,7 @@ def _evaluate(model, stream, settings):
     """Each rank evaluates its own model on its share of the held-out stream."""
     mine = NormalizedEntropy()
     for index in range(hvd.rank(), settings.held_out_batches, hvd.size()):
-        dense, rows, clicks = stream.batch(HELD_OUT, index, settings.batch_size)
+        dense, rows, clicks = stream.batch(HELD_OUT, index, _HELD_OUT_BATCH_SIZE)
         mine.add(clicks, model.predict_on_batch([dense, rows]))
     of_all = NormalizedEntropy()
     of_all.add_totals(_sum_over_ranks(mine.totals))

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -56,26 +57,39 @@ def test_nothing_to_compare_with():
         shadow.summarize(_TURNS[1:2])
 
 
-@pytest.mark.parametrize("threshold", [0.95, 0.97])
-def test_the_exit_code_says_whether_the_threshold_is_kept(monkeypatch, tmp_path, capsys, threshold):
+@pytest.fixture
+def output_of(monkeypatch, tmp_path, capsys):
+    """Runs the program on lines that ranks are said to have printed; returns what it prints."""
+
+    def run(lines, *arguments):
+        commands = []
+        launch = lambda _, command, __: commands.append(command) or contextlib.nullcontext(lines)  # noqa: E731
+        monkeypatch.setattr(shadow, "EmulatedCluster", lambda *_: contextlib.nullcontext())
+        monkeypatch.setattr(shadow, "launch", launch)
+        monkeypatch.setattr(program, "check_requirements", lambda: None)
+        monkeypatch.setattr(program.signal, "signal", lambda *_: None)
+        program.main(["shadow", "--output", str(tmp_path), *arguments])
+        return commands[0], " ".join(capsys.readouterr().out.split())
+
+    return run
+
+
+def test_the_exit_code_says_whether_the_threshold_is_kept(output_of, tmp_path, capsys):
     lines = [shadow_program.MARK + json.dumps(turn) for turn in _TURNS]
-    monkeypatch.setattr(shadow, "EmulatedCluster", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(shadow, "launch", lambda *_: contextlib.nullcontext(lines))
-    monkeypatch.setattr(program, "check_requirements", lambda: None)
-    monkeypatch.setattr(program.signal, "signal", lambda *_: None)
-    arguments = ["shadow", "--output", str(tmp_path), "--threshold", str(threshold)]
-    if threshold == 0.95:
-        program.main(arguments)
-    else:
-        with pytest.raises(SystemExit) as ended:
-            program.main(arguments)
-        assert ended.value.code == 1
-        assert "S-MA keeps 0.960 of unsynchronised training, less than 0.97" in _text(capsys)
+    output_of(lines, "--threshold", "0.95")
     assert len(json.loads((tmp_path / "shadow-results.json").read_text())["results"]) == 3
+    with pytest.raises(SystemExit) as ended:
+        output_of(lines, "--threshold", "0.97")
+    assert ended.value.code == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "S-MA keeps 0.960 of unsynchronised training, less than 0.97" in printed
 
 
-def _text(capsys):
-    return " ".join(capsys.readouterr().out.split())
+def test_the_example_on_emulated_hosts(output_of, tmp_path):
+    command, printed = output_of(["s-ma, seed 0: [1]"], "--example")
+    assert Path(command[1]).is_file()
+    assert command[2:] == ["--json", str(tmp_path / "ctr-results.json")]
+    assert "s-ma, seed 0: [1]" in printed
 
 
 def test_blockwise_filtering_is_not_model_averaging():

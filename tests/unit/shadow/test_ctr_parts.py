@@ -1,6 +1,7 @@
 """What the example of click-through rates is made of: data, metric and model."""
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 
+from ctr import results
 from ctr.click_stream import HELD_OUT, TRAINING, ClickStream
 from ctr.dlrm import PairwiseDotProducts, build_dlrm
+from ctr.methods import Result
 from ctr.normalized_entropy import NormalizedEntropy
 
 _SMALL = ClickStream(rows=(50, 20, 10), dense_features=3, strength=1.0, seed=4)
@@ -67,7 +70,7 @@ def test_logits_are_those_of_a_factorization_machine():
         for position, row in enumerate(rows[example]):
             logit += biases[row]
             for other in rows[example][:position]:
-                logit += vectors[row] @ vectors[other]
+                logit += _SMALL.interaction * vectors[row] @ vectors[other]
         found = _SMALL.probabilities(dense, rows)[example]
         assert found == pytest.approx(1 / (1 + np.exp(-logit)))
 
@@ -131,3 +134,39 @@ def test_initial_weights_depend_on_the_seed_only():
     weights = [model.get_weights() for model in made]
     assert all(np.array_equal(*pair) for pair in zip(weights[0], weights[1], strict=True))
     assert not np.array_equal(weights[0][0], weights[2][0])
+
+
+def test_methods_are_compared_seed_by_seed(tmp_path):
+    # What can be learned differs more between seeds than between methods.
+    found = [
+        Result("s-ma", 0, 100.0, 0.505, 60.0, 2.0),
+        Result("fr-ma", 0, 50.0, 0.510, 30.0, 5.0),
+        Result("p3", 0, 80.0, 0.500),
+        Result("s-ma", 1, 200.0, 0.6018, 80.0, 4.0),
+        Result("fr-ma", 1, 70.0, 0.5970, 30.0, 5.0),
+        Result("p3", 1, 90.0, 0.600),
+    ]
+    background, foreground, p3 = summaries = results.summarize(found)
+    assert [each.name for each in summaries] == ["s-ma", "fr-ma", "p3"]
+    assert background.examples_per_s == 150.0
+    assert background.normalized_entropy == pytest.approx(0.5534)
+    assert background.to_p3 == pytest.approx(0.0065)  # 1.0 % and 0.3 %
+    assert background.to_p3_deviation == pytest.approx(0.007 / np.sqrt(2))
+    assert background.to_foreground == pytest.approx((505 / 510 + 6018 / 5970) / 2 - 1)
+    assert (background.synchronizations_per_min, background.average_sync_gap) == (70.0, 3.0)
+    assert foreground.to_p3 == pytest.approx(0.0075)
+    assert foreground.to_foreground is None
+    assert p3.to_p3 is p3.to_p3_deviation is p3.average_sync_gap is None
+    table = results.as_table(summaries, [0.4, 0.5])
+    assert "+0.65% ± 0.49%" in table.splitlines()[1]
+    assert "0.4500" in table.splitlines()[4]
+    results.write_json(tmp_path / "results.json", found, [0.4, 0.5], 2, {})
+    written = json.loads((tmp_path / "results.json").read_text())
+    assert len(written["runs"]) == 6
+    assert written["methods"][0]["to_p3"] == background.to_p3
+
+
+def test_one_seed_has_no_deviation():
+    (only,) = summaries = results.summarize([Result("s-ma", 0, 100.0, 0.505, 60.0, 2.0)])
+    assert only.to_p3 is only.to_foreground is only.normalized_entropy_deviation is None
+    assert "±" not in results.as_table(summaries, [0.4])
