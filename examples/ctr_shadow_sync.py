@@ -44,7 +44,7 @@ def parse_arguments():
     parser.add_argument("--width", type=int, default=16, help="columns of the embedding table")
     parser.add_argument("--rate", type=float, default=0.1, help="learning rate of dense layers")
     parser.add_argument(
-        "--p3-rate", type=float, default=0.1, help="the same for p3, whose global batch is larger"
+        "--p3-rate", type=float, default=0.05, help="the same for p3, whose global batch is larger"
     )
     parser.add_argument(
         "--embedding-rate", type=float, default=0.1, help="learning rate of the table"
