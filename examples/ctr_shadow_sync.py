@@ -1,6 +1,7 @@
 """Compares ShadowSync with foreground and synchronous training on click-through rates.
 
     horovodrun -np 4 python examples/ctr_shadow_sync.py              # four minutes
+    horovodrun -np 4 python examples/ctr_shadow_sync.py --seeds 5    # means and deviations
     horovodrun -np 2 python examples/ctr_shadow_sync.py --methods s-ma p3 --batches 200
 
 A recommendation model of the DLRM kind (Naumov et al., 2019) learns, in one pass, from a
