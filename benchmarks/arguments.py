@@ -7,6 +7,7 @@ from pathlib import Path
 from benchmarks import experiments, shadow, systems
 from hvd_p3_tools.planner import model_tables
 
+AUTOTUNE_STEPS = 230  # some more than the search takes
 COMMANDS = ("compare", "tune", "micro", "shadow", "validate")
 
 
@@ -86,6 +87,11 @@ def parse(arguments, description):
         help="of stock-horovod-mpi-tuned (default: %(default)s)",
     )
     parser.add_argument(
+        "--autotune",
+        action="store_true",
+        help=f"hvd_p3 searches its settings first, in {AUTOTUNE_STEPS} steps",
+    )
+    parser.add_argument(
         "--slice-kib", nargs="+", type=int, default=[120], metavar="KIB", help="for micro"
     )
     parser.add_argument(
@@ -96,6 +102,8 @@ def parse(arguments, description):
     if parsed.bandwidth is None:
         parsed.bandwidth = shadow.BANDWIDTH_GBIT if parsed.command == "shadow" else 1.0
     _check(parser, parsed)
+    if parsed.autotune:
+        parsed.warmup = max(parsed.warmup, AUTOTUNE_STEPS)
     return parsed
 
 
@@ -156,7 +164,7 @@ def choose(arguments):
             models=_only(each.models, arguments.models, varied),
             ratios=_only(each.ratios, arguments.ratios, varied),
             systems=tuple(
-                tuned if system.name == tuned.name else system
+                _as_asked(system, tuned, arguments.autotune)
                 for system in each.systems
                 if not arguments.systems or system.name in arguments.systems
             ),
@@ -166,6 +174,16 @@ def choose(arguments):
     if not chosen:
         raise SystemExit("benchmarks: nothing is left to measure; see --help for the choices")
     return chosen
+
+
+def _as_asked(system, tuned_horovod, autotune):
+    if system.name == tuned_horovod.name:
+        return tuned_horovod
+    if autotune and system.overlapped:  # by P3Callback
+        return dataclasses.replace(
+            system, environment={**system.environment, "HVD_P3_AUTOTUNE": "1"}
+        )
+    return system
 
 
 def _only(values, wanted, varied):

@@ -157,8 +157,9 @@ def _result(experiment, system, link_bytes_per_s, reported):
         "bytes": reported["bytes"],
         "straggler": experiment.straggler,
     }
-    if "timeline" in reported:
-        result["timeline"] = reported["timeline"]
+    for optional in ("settings", "timeline"):
+        if optional in reported:
+            result[optional] = reported[optional]
     if reported["model"] in models.names():
         result["scheduled_bound_s"] = _scheduled_bound(
             reported["model"], compute_s, communication_s

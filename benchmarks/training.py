@@ -115,6 +115,11 @@ def measure_training(system, measurement):
             "cpu_s": mean_over_ranks(timer.cpu_s_per_step()),
             "bytes": sum(4 * int(np.prod(each.shape)) for each in model.trainable_variables),
         }
+        if system["family"] == "hvd_p3":
+            from hvd_p3 import _engine
+
+            settings = _engine.current_settings()
+            result["settings"] = [settings["slice_bytes"], settings["credit_bytes"]]
         if measurement["timeline"]:
             result["timeline"] = one_step(system, measurement)
         yield result

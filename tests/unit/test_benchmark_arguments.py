@@ -75,6 +75,14 @@ def test_settings_of_tuned_horovod_are_taken():
     }
 
 
+def test_autotuning_is_over_before_steps_are_measured():
+    parsed = _parse("--autotune", "--warmup", "3")
+    assert parsed.warmup == arguments.AUTOTUNE_STEPS
+    (chosen,) = arguments.choose(parsed)
+    tuned = {each.name for each in chosen.systems if "HVD_P3_AUTOTUNE" in each.environment}
+    assert tuned == {"hvd_p3-overlapped"}
+
+
 @pytest.mark.parametrize("may_fail", [True, False])
 def test_only_systems_that_are_known_to_run_must_run(may_fail, monkeypatch, tmp_path):
     monkeypatch.setattr(native, "build", lambda: None)
