@@ -37,8 +37,8 @@ constexpr int64_t kLingerNs = 10'000'000;
 // kIdleInspectionNs.
 constexpr std::chrono::milliseconds kLastCall{200};
 
-// How long a rank that ends stays after the last round; many times the longest sleep.
-constexpr std::chrono::milliseconds kFarewell{20};
+// How long a rank that ends waits at most for the others to have seen the last round.
+constexpr int64_t kFarewellNs = 2'000'000'000;
 
 // The kernel may delay a timed sleep by this much; its default of 50 us exceeds our shortest sleep.
 constexpr unsigned long kTimerSlackNs = 1'000;
@@ -259,16 +259,38 @@ void Engine::Run() {
       const std::lock_guard<std::mutex> lock(mutex_);
       ended_with_all_ = true;
     }
-    // The caller may end MPI next, and MPI ends for all ranks at once: let the others see the
-    // result of the last round first.
-    std::this_thread::sleep_for(kFarewell);
     reason = WhyEnded();
+    if (!AwaitFarewell()) Abort();
   } else {
-    const bool control_in_use = control_->Abort();
-    const bool transport_in_use = transport_->Abort();
-    buffers_stay_in_use_ = control_in_use || transport_in_use;
+    Abort();
   }
   FailEverything(reason);
+}
+
+bool Engine::AwaitFarewell() {
+  // All ranks know the last round, so all come here; that one more round ends means that all have
+  // come. Otherwise the caller might end MPI, which ends for all ranks at once, while another still
+  // waits for the result of the last round.
+  words_.Reset(agreement_.num_tensors());
+  if (!control_->StartAnd(words_.words(), &negotiation_).ok()) return false;
+  const int64_t deadline_ns = NowNanoseconds() + kFarewellNs;
+  while (NowNanoseconds() < deadline_ns) {
+    bool done = false;
+    // An error: another rank has ended MPI. It knew that this one has come.
+    if (!control_->Progress().ok() || !negotiation_->Test(&done).ok()) return false;
+    if (done) {
+      negotiation_.reset();
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kFirstSleepNs));
+  }
+  return false;
+}
+
+void Engine::Abort() {
+  const bool control_in_use = control_->Abort();
+  const bool transport_in_use = transport_->Abort();
+  buffers_stay_in_use_ = control_in_use || transport_in_use;
 }
 
 bool Engine::Turn() {

@@ -147,6 +147,10 @@ class Engine {
   void Fail(Status status);
   // Why the engine ends without an error.
   Status WhyEnded() const;
+  // After the last round: returns whether all ranks have seen its result, as far as this one can
+  // know.
+  bool AwaitFarewell();
+  void Abort();
   void FailEverything(const Status& status);
   void LeakWhatIsInUse();
   // Returns whether there is something to do at once.

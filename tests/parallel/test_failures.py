@@ -82,15 +82,7 @@ def test_killing_a_rank_ends_the_job(killed):
 
 @pytest.mark.parametrize(
     "what, failing_rank",
-    [
-        ("raise", 0),
-        ("raise", 1),
-        ("exit", 0),
-        ("exit", 1),
-        ("leave", 0),
-        ("leave", 1),
-        ("fewer", 1),
-    ],
+    [("raise", 0), ("exit", 1), ("leave", 0), ("fewer", 1)],
 )
 def test_rank_that_ends_before_the_others_is_named(what, failing_rank):
     outputs = _outputs_of_failed_job(what, failing_rank)
@@ -117,13 +109,13 @@ def test_ranks_with_another_installation_or_settings_get_a_message(what, message
         assert "is training" not in output
 
 
-@pytest.mark.parametrize("failing_rank", [0, 1])
-def test_ranks_with_another_op_get_a_message(failing_rank):
-    """One is in Horovod's operation, which the other never joins."""
-    outputs = _outputs_of_failed_job("adasum", failing_rank)
-    ops = [f"op={'Adasum' if rank == failing_rank else 'Average'}" for rank in (0, 1)]
-    message = rf"ranks disagree about the arguments of .*{ops[0]}.* on rank 0; {ops[1]}.* on rank 1"
-    assert re.search(message, outputs[1 - failing_rank]), outputs
+def test_ranks_with_another_op_get_a_message():
+    """Rank 1 is in Horovod's operation, which the other never joins."""
+    outputs = _outputs_of_failed_job("adasum", 1)
+    message = (
+        "ranks disagree about the arguments of .*op=Average.* on rank 0; .*op=Adasum.* on rank 1"
+    )
+    assert re.search(message, outputs[0]), outputs
     assert not any("is training" in output for output in outputs)
 
 
@@ -136,10 +128,9 @@ def test_tensor_of_one_rank_is_reported_and_ends_the_job():
         assert "has finished" not in output
 
 
-@pytest.mark.parametrize("what", ["long", "embedding"])
-def test_rank_that_stops_is_reported_and_ends_the_job(what):
-    """With an embedding the other rank is in Horovod's operation, which never returns."""
-    with _TrainingJob(what, environment=_STALL) as job:
+def test_rank_that_stops_is_reported_and_ends_the_job():
+    """The other rank is in Horovod's operation of an embedding's gradient, which never returns."""
+    with _TrainingJob("embedding", environment=_STALL) as job:
         psutil.Process(job.ranks[1]).suspend()
         output = job.wait_for_end(_END_S)
     # Whether a gradient waits depends on the moment.
