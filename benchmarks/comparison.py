@@ -9,7 +9,7 @@ import rich.progress
 import rich.table
 
 from benchmarks import arguments as command_line
-from benchmarks import native, runner
+from benchmarks import native, report, runner
 from benchmarks.cluster.launch import LaunchError
 
 
@@ -77,8 +77,7 @@ def versions():
 def table_of(results):
     """Returns a `rich.table.Table` of the results."""
     table = rich.table.Table()
-    columns = ("model", "r", "hosts", "Gbit/s", "system", "step s", "min to max", "bound s")
-    for column in (*columns, "step / bound", "CPU s"):
+    for column in ("model", "r", "hosts", "Gbit/s", "system", *report.STEP_COLUMNS):
         table.add_column(column, justify="left" if column in ("model", "system") else "right")
     for each in results:
         table.add_row(
@@ -87,11 +86,7 @@ def table_of(results):
             str(each["hosts"]),
             f"{each['bandwidth'] / 1e9:g}",
             each["system"],
-            f"{each['step_s']:.3f}",
-            f"{each['step_s_min']:.3f} to {each['step_s_max']:.3f}",
-            f"{each['lower_bound_s']:.3f}",
-            f"{each['step_s'] / each['lower_bound_s']:.3f}",
-            f"{each['cpu_s']:.3f}",
+            *report.step_cells(each),
         )
     return table
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import rich.progress
 import rich.table
 
-from benchmarks import bandwidth, experiments, native
+from benchmarks import bandwidth, experiments, native, report
 from benchmarks.cluster.emulated import EmulatedCluster
 from benchmarks.cluster.launch import LaunchError, launch
 from hvd_p3_tools.planner import bounds, model_tables
@@ -150,8 +150,7 @@ def _on_cluster(cluster, link, name, ratio, engine, arguments):
 def table_of(results):
     """Returns a `rich.table.Table` of the results on a cluster."""
     table = rich.table.Table()
-    columns = ("model", "r", "hosts", "slices KiB", "credit KiB", "step s", "min to max")
-    for column in (*columns, "bound s", "step / bound", "CPU s"):
+    for column in ("model", "r", "hosts", "slices KiB", "credit KiB", *report.STEP_COLUMNS):
         table.add_column(column, justify="left" if column == "model" else "right")
     for each in results:
         table.add_row(
@@ -160,10 +159,6 @@ def table_of(results):
             str(each["hosts"]),
             f"{each['slice_bytes'] / _KIB:g}",
             f"{each['credit_bytes'] / _KIB:g}",
-            f"{each['step_s']:.3f}",
-            f"{each['step_s_min']:.3f} to {each['step_s_max']:.3f}",
-            f"{each['lower_bound_s']:.3f}",
-            f"{each['step_s'] / each['lower_bound_s']:.3f}",
-            f"{each['cpu_s']:.3f}",
+            *report.step_cells(each),
         )
     return table

@@ -1,4 +1,4 @@
-"""Tables of results in Markdown, for docs/performance.md.
+"""How results are written: the cells of a step, and tables in Markdown for docs/performance.md.
 
 python -m benchmarks.report build/bench/bench-results.json
 """
@@ -8,6 +8,24 @@ import sys
 from pathlib import Path
 
 _OVERLAPPED = "hvd_p3-overlapped"
+
+
+STEP_COLUMNS = ("step s", "min to max", "bound s", "step / bound", "CPU s")
+
+
+def step_cells(result):
+    """Returns the cells of `STEP_COLUMNS`, a list of str.
+
+    Args:
+        result: dict, as in the `results` of bench-results.json.
+    """
+    return [
+        f"{result['step_s']:.3f}",
+        f"{result['step_s_min']:.3f} to {result['step_s_max']:.3f}",
+        f"{result['lower_bound_s']:.3f}",
+        f"{result['step_s'] / result['lower_bound_s']:.3f}",
+        f"{result['cpu_s']:.3f}",
+    ]
 
 
 def merged(documents):

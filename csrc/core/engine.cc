@@ -555,7 +555,6 @@ void Engine::FinishRound() {
     // No rank starts anything after this round; what is in flight ends. Nothing is lost by it
     // unless a rank gives up: what is queued is unfinished on all ranks, and on one nothing is.
     stopping_ = true;
-    ending_ranks_ = words_.ending();
     return;
   }
   if (agreement_.has_proposal() && schedule_.quiet()) {
@@ -576,10 +575,7 @@ void Engine::FinishRound() {
     StartSlice(scheduled);
     if (!failure_.ok()) return;
   }
-  if (all_offered && schedule_.idle()) {
-    stopping_ = true;
-    ending_ranks_ = words_.ending();
-  }
+  if (all_offered && schedule_.idle()) stopping_ = true;
   if (flags & kExchangeWanted) StartExchange();
 }
 
@@ -701,7 +697,7 @@ void Engine::Fail(Status status) {
 }
 
 Status Engine::WhyEnded() const {
-  std::vector<int> others = ending_ranks_;
+  std::vector<int> others = words_.ending();
   others.erase(std::remove(others.begin(), others.end(), rank_), others.end());
   if (others.empty()) return {StatusCode::kShutdown, kWasShutDown};
   return {StatusCode::kShutdown,

@@ -145,7 +145,7 @@ class Engine {
   // Gives back what `Submit` has taken.
   void End(const Tensor& tensor, Submission submission, const Status& status);
   void Fail(Status status);
-  // Why the engine ends without an error.
+  // Why the engine ends without an error, from the words of the last round.
   Status WhyEnded() const;
   // After the last round: returns whether all ranks have seen its result, as far as this one can
   // know.
@@ -207,7 +207,6 @@ class Engine {
   std::unique_ptr<Collective> negotiation_;
   bool news_ = false;  // something happened here that other ranks do not know
   bool stopping_ = false;
-  std::vector<int> ending_ranks_;  // that had shut down in the last round
   Status failure_;
   int64_t next_round_ns_ = 0;  // a round without news starts no earlier
   int64_t round_delay_ns_ = 0;

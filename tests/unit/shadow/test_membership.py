@@ -185,15 +185,21 @@ def test_a_rank_that_leaves_keeps_nobody_waiting(leaving):
     assert ranks.run(3, program) == expected
 
 
+def _given_up(membership):
+    """Shows life until a rank is given up; returns those that are."""
+    gone = []
+    while not gone:
+        gone = membership.show_life(give_up=True)
+        time.sleep(0.01)
+    return gone
+
+
 def test_those_who_meet_only_at_the_end_find_out_before():
     def program(channel):
         if channel.rank == 1:
             return None
         membership = _membership(channel)
-        gone = []
-        while not gone:
-            gone = membership.show_life(give_up=True)
-            time.sleep(0.01)
+        gone = _given_up(membership)
         assert 1 not in membership._group.ranks
         return gone, membership.meet().gone
 
@@ -205,10 +211,7 @@ def test_those_who_meet_only_at_the_end_find_out_that_the_leader_is_gone():
         if channel.rank == 0:
             return None
         membership = _membership(channel)
-        gone = []
-        while not gone:
-            gone = membership.show_life(give_up=True)
-            time.sleep(0.01)
+        gone = _given_up(membership)
         verdict = membership.meet()
         return gone, verdict.gone, verdict.failed
 
