@@ -140,8 +140,8 @@ def _check(parser, parsed):
 def choose(arguments):
     """Returns the experiments that the arguments ask for, as a list.
 
-    Models and ratios replace those of the experiments in which they vary, and choose among those of
-    the others.
+    Models, ratios and systems replace those of the experiment in which they vary, and choose among
+    those of the others.
 
     Args:
         arguments: As `parse` returns them.
@@ -165,7 +165,7 @@ def choose(arguments):
             ratios=_only(each.ratios, arguments.ratios, varied),
             systems=tuple(
                 _as_asked(system, tuned, arguments.autotune)
-                for system in each.systems
+                for system in (experiments.ALL if varied and arguments.systems else each.systems)
                 if not arguments.systems or system.name in arguments.systems
             ),
         )

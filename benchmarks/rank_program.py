@@ -17,6 +17,10 @@ def main(description):
         import hvd_p3
 
         hvd_p3.init()
+    if os.environ.get("HOROVOD_CONTROLLER") == "gloo":
+        from benchmarks import gloo_rendezvous
+
+        gloo_rendezvous.join(description["addresses"])
     import horovod.tensorflow as horovod
 
     horovod.init()

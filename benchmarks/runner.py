@@ -30,19 +30,6 @@ class Repetitions:
     steps: int = 8
 
 
-@dataclasses.dataclass(frozen=True)
-class Failure:
-    """A launch that failed.
-
-    Args:
-        text: str, which one and why.
-        may_fail: bool, as of its system.
-    """
-
-    text: str
-    may_fail: bool
-
-
 def run(planned, repetitions, progress):
     """Runs experiments one after the other.
 
@@ -53,7 +40,7 @@ def run(planned, repetitions, progress):
             as in the `results` of bench-results.json.
 
     Returns:
-        A list of `Failure`, of the launches that failed.
+        List of str: which launches failed, and why.
 
     Raises:
         ClusterError: If a cluster cannot be made.
@@ -76,14 +63,17 @@ def run(planned, repetitions, progress):
                         progress(_result(experiment, system, measured, result))
                 except LaunchError as error:
                     # The others are worth measuring all the same.
-                    text = f"{experiment.name}, {system.name}: {error}"
-                    failures.append(Failure(text, system.may_fail))
+                    failures.append(f"{experiment.name}, {system.name}: {error}")
     return failures
 
 
 def launch_system(cluster, system, measurements, environment=None):
     """Yields what rank 0 reports of one launch, a dict for each measurement."""
-    description = {"system": dataclasses.asdict(system), "measurements": measurements}
+    description = {
+        "system": dataclasses.asdict(system),
+        "addresses": [host.address for host in cluster.hosts],
+        "measurements": measurements,
+    }
     variables = {
         "PYTHONPATH": str(_ROOT),
         "CUDA_VISIBLE_DEVICES": "-1",  # the network and the engine are measured, on the host

@@ -51,6 +51,7 @@ def launch(cluster, command, environment=None, silence_s=SILENCE_S):
     """
     environment = dict(environment or {})
     with tempfile.TemporaryDirectory(prefix="hvd_p3-benchmark-") as temporary:
+        pathlib.Path(temporary, "hosts").write_text(_names(cluster))
         variables = {
             **os.environ,
             **environment,
@@ -139,13 +140,20 @@ class _Silence:
         _end(self._process)
 
 
+def _names(cluster):
+    """The /etc/hosts of every host. Gloo crashes where a host does not know its own name."""
+    hosts = "".join(f"{host.address} {host.name}\n" for host in cluster.hosts)
+    return f"127.0.0.1 localhost\n{hosts}"
+
+
 def _mpirun(cluster, environment):
     first = cluster.hosts[0]
     hosts = ",".join(f"{host.address}:1" for host in cluster.hosts)
     # The launcher is a host of its own at no link: it lives where the first host is.
     return [
         "ip", "netns", "exec", first.namespace, "unshare", "--uts", "sh", "-c",
-        'hostname "$0" && exec "$@"', first.name,
+        'mount --bind "$HVD_P3_BENCHMARK_TEMPORARY/hosts" /etc/hosts && hostname "$0" && exec "$@"',
+        first.name,
         "mpirun", "-np", str(len(cluster.hosts)), "--host", hosts,
         "-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib",
         "-mca", "plm_rsh_agent", str(_REMOTE_SHELL), "-mca", "plm_rsh_no_tree_spawn", "1",

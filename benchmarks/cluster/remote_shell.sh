@@ -15,4 +15,7 @@ set -- $line "$*"
 TMPDIR="$HVD_P3_BENCHMARK_TEMPORARY/$3"
 mkdir -p "$TMPDIR"
 export TMPDIR
-exec ip netns exec "$2" unshare --uts sh -c "hostname $3 && exec sh -c \"\$1\"" sh "$4"
+# `ip netns exec` gives its program mounts of its own.
+exec ip netns exec "$2" unshare --uts sh -c \
+  "mount --bind '$HVD_P3_BENCHMARK_TEMPORARY/hosts' /etc/hosts && hostname $3 && exec sh -c \"\$1\"" \
+  sh "$4"

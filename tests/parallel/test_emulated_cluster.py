@@ -31,6 +31,17 @@ def test_program_runs_on_every_host_and_leaves_nothing():
 
 
 @needs_root
+def test_hosts_know_each_others_names():
+    command = ["getent", "hosts", "host0", "host1"]
+    with (
+        emulated.EmulatedCluster(hosts=2, bandwidth=1e9) as cluster,
+        launch(cluster, command) as all,
+    ):
+        lines = [line.split() for line in all if line]
+    assert sorted(lines) == 2 * [["10.77.0.1", "host0"]] + 2 * [["10.77.0.2", "host1"]]
+
+
+@needs_root
 def test_links_carry_no_more_than_their_bandwidth():
     with emulated.EmulatedCluster(hosts=2, bandwidth=2e8) as cluster:
         assert 0 < 8 * bandwidth.measure(cluster) <= 1.02 * 2e8
