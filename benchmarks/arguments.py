@@ -72,19 +72,18 @@ def parse(arguments, description):
         experiments.names_of_full(),
         "only these experiments of --full",
     )
+    tuned = " and ".join(each.name for each in experiments.TUNED)
     parser.add_argument(
         "--fusion-threshold",
         type=int,
-        default=systems.TUNED_FUSION_THRESHOLD_BYTES // 1024,
         metavar="KIB",
-        help="of stock-horovod-mpi-tuned, as `tune` finds it (default: %(default)s)",
+        help=f"of {tuned}, instead of what `tune` has found",
     )
     parser.add_argument(
         "--cycle-time",
         type=float,
-        default=systems.TUNED_CYCLE_TIME_MS,
         metavar="MS",
-        help="of stock-horovod-mpi-tuned (default: %(default)s)",
+        help=f"of {tuned}, instead of what `tune` has found",
     )
     parser.add_argument(
         "--autotune",
@@ -126,13 +125,18 @@ def _check(parser, parsed):
         parser.error("--bandwidth must be above 0, --steps at least 2 and --warmup at least 1")
     if parsed.ratios and not min(parsed.ratios) > 0:
         parser.error(f"--ratios must be above 0, received {min(parsed.ratios)}")
-    if parsed.fusion_threshold < 0 or not parsed.cycle_time > 0:
-        parser.error("--fusion-threshold must not be negative, and --cycle-time above 0")
+    if parsed.fusion_threshold is not None and parsed.fusion_threshold < 0:
+        parser.error(f"--fusion-threshold must not be negative, received {parsed.fusion_threshold}")
+    if parsed.cycle_time is not None and not parsed.cycle_time > 0:
+        parser.error(f"--cycle-time must be above 0, received {parsed.cycle_time:g}")
     if min(parsed.slice_kib) < 1 or min(parsed.credit_kib) < max(parsed.slice_kib):
         parser.error("--slice-kib must be at least 1, and no --credit-kib below a slice")
     other = set(parsed.models or ()) - set(model_tables.names())
     if other and parsed.command != "compare":
         parser.error(f"{parsed.command} replays models with layers; {min(other)} has none")
+    tuned = [each.name for each in experiments.TUNED]
+    if parsed.command == "tune" and not set(parsed.systems or tuned) <= set(tuned):
+        parser.error(f"tune searches the settings of {' and '.join(tuned)}")
     if parsed.experiments and not parsed.full:
         parser.error("--experiments chooses among those of --full: add --full")
 
@@ -150,7 +154,6 @@ def choose(arguments):
         SystemExit: If nothing is left to measure.
     """
     bandwidth = arguments.bandwidth * experiments.GIGABIT
-    tuned = systems.tuned_horovod(arguments.fusion_threshold * 1024, arguments.cycle_time)
     planned = (experiments.full if arguments.full else experiments.short)(
         arguments.hosts, bandwidth
     )
@@ -164,7 +167,7 @@ def choose(arguments):
             models=_only(each.models, arguments.models, varied),
             ratios=_only(each.ratios, arguments.ratios, varied),
             systems=tuple(
-                _as_asked(system, tuned, arguments.autotune)
+                _as_asked(system, arguments)
                 for system in (experiments.ALL if varied and arguments.systems else each.systems)
                 if not arguments.systems or system.name in arguments.systems
             ),
@@ -176,10 +179,10 @@ def choose(arguments):
     return chosen
 
 
-def _as_asked(system, tuned_horovod, autotune):
-    if system.name == tuned_horovod.name:
-        return tuned_horovod
-    if autotune and system.overlapped:  # by P3Callback
+def _as_asked(system, arguments):
+    if system.is_tuned:
+        return systems.with_settings(system, arguments.fusion_threshold, arguments.cycle_time)
+    if arguments.autotune and system.overlapped:  # by P3Callback
         return dataclasses.replace(
             system, environment={**system.environment, "HVD_P3_AUTOTUNE": "1"}
         )

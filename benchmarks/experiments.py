@@ -11,10 +11,10 @@ GIGABIT = 1e9
 # step, some milliseconds, is small, and short enough for many steps.
 COMMUNICATION_S = 0.45
 
-MAIN = (systems.HOROVOD, systems.tuned_horovod(), systems.OVERLAPPED)
+MAIN = (systems.HOROVOD, systems.HOROVOD_GLOO, systems.OVERLAPPED)
 ALL = (
     systems.HOROVOD,
-    systems.tuned_horovod(),
+    systems.HOROVOD_TUNED,
     systems.HOROVOD_GLOO,
     systems.IMMEDIATE,
     systems.SLICES_ONLY,
@@ -25,8 +25,15 @@ ALL = (
 MODELS = (*models.names(), "digits", "tensors-1000", "tensors-10000")
 VARIED = "ratio"  # the experiment of any models and ratios
 
+TUNED = tuple(each for each in ALL if each.is_tuned)
+
 TIMELINE = (systems.HOROVOD, systems.OVERLAPPED)
-TENSORS = (systems.HOROVOD, systems.tuned_horovod(), systems.IMMEDIATE)
+TENSORS = (
+    systems.HOROVOD,
+    systems.HOROVOD_TUNED,
+    systems.HOROVOD_GLOO,
+    systems.IMMEDIATE,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,20 +17,40 @@ class System:
         family: "horovod" or "hvd_p3".
         environment: dict of the environment variables that make it.
         overlapped: bool. For hvd_p3: overlapped or immediate mode.
+        is_tuned: bool. For Horovod: whether `environment` has the best settings that were found.
     """
 
     name: str
     family: str
     environment: dict = dataclasses.field(default_factory=dict)
     overlapped: bool = False
+    is_tuned: bool = False
+
+
+def with_settings(system, fusion_threshold_kib=None, cycle_time_ms=None):
+    """Returns a tuned Horovod with these settings instead; `None` leaves one as it is."""
+    environment = dict(system.environment)
+    if fusion_threshold_kib is not None:
+        environment["HOROVOD_FUSION_THRESHOLD"] = str(1024 * fusion_threshold_kib)
+    if cycle_time_ms is not None:
+        environment["HOROVOD_CYCLE_TIME"] = f"{cycle_time_ms:g}"
+    return dataclasses.replace(system, environment=environment)
 
 
 HOROVOD = System("stock-horovod-mpi", "horovod")
+# The settings of the tuned ones are the best of `python -m benchmarks tune`; see
+# docs/performance.md.
+HOROVOD_TUNED = with_settings(System("stock-horovod-mpi-tuned", "horovod", is_tuned=True), 128, 1.0)
 # As under `horovodrun --gloo`, see gloo_rendezvous.py.
-HOROVOD_GLOO = System(
-    "stock-horovod-gloo",
-    "horovod",
-    {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"},
+HOROVOD_GLOO = with_settings(
+    System(
+        "stock-horovod-gloo",
+        "horovod",
+        {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"},
+        is_tuned=True,
+    ),
+    2048,
+    5.0,
 )
 IMMEDIATE = System("hvd_p3-immediate", "hvd_p3")
 OVERLAPPED = System("hvd_p3-overlapped", "hvd_p3", overlapped=True)
@@ -40,22 +60,3 @@ SLICES_ONLY = System("hvd_p3-slices-only", "hvd_p3", {"HVD_P3_PRIORITIES": "0"},
 PRIORITY_ONLY = System(
     "hvd_p3-priority-only", "hvd_p3", {"HVD_P3_SLICE_BYTES": str(1024 * MIB)}, overlapped=True
 )
-
-
-# The best of the search of `python -m benchmarks tune`; see docs/performance.md.
-TUNED_FUSION_THRESHOLD_BYTES = 128 * 1024
-TUNED_CYCLE_TIME_MS = 1.0
-
-
-def tuned_horovod(
-    fusion_threshold_bytes=TUNED_FUSION_THRESHOLD_BYTES, cycle_time_ms=TUNED_CYCLE_TIME_MS
-):
-    """Stock Horovod with MPI and these two settings."""
-    return System(
-        "stock-horovod-mpi-tuned",
-        "horovod",
-        {
-            "HOROVOD_FUSION_THRESHOLD": str(fusion_threshold_bytes),
-            "HOROVOD_CYCLE_TIME": f"{cycle_time_ms:g}",
-        },
-    )

@@ -13,10 +13,10 @@ CYCLE_TIMES_MS = (1.0, 5.0)
 
 
 def search(arguments, console):
-    """Measures all combinations at r = 1 and prints them, the fastest first.
+    """Measures all combinations at r = 1 and prints them, the fastest of each system first.
 
     Args:
-        arguments: As parsed by `__main__`: hosts, bandwidth, steps, warmup, models.
+        arguments: As parsed by `__main__`: hosts, bandwidth, steps, warmup, models, systems.
         console: `rich.console.Console`.
     """
     names = arguments.models or ["vgg19", "resnet50"]
@@ -24,18 +24,23 @@ def search(arguments, console):
         "tune", tuple(names), (1.0,), (), arguments.hosts, arguments.bandwidth * experiments.GIGABIT
     )
     repetitions = runner.Repetitions(arguments.warmup, arguments.steps)
-    rows = []
+    table = rich.table.Table("system", "fusion threshold KiB", "cycle time ms", *names)
     with EmulatedCluster(experiment.hosts, experiment.bandwidth) as cluster:
         measurements = runner.measurements_of(experiment, bandwidth.measure(cluster), repetitions)
-        for threshold, cycle in itertools.product(FUSION_THRESHOLDS_KIB, CYCLE_TIMES_MS):
-            system = systems.tuned_horovod(threshold * 1024, cycle)
-            times = {
-                result["model"]: statistics.median(result["step_s"])
-                for result in runner.launch_system(cluster, system, measurements)
-            }
-            rows.append((threshold, cycle, times))
-            console.print(f"{threshold} KiB, {cycle:g} ms: {times}")
-    table = rich.table.Table("fusion threshold KiB", "cycle time ms", *names)
-    for threshold, cycle, times in sorted(rows, key=lambda row: sum(row[2].values())):
-        table.add_row(str(threshold), f"{cycle:g}", *(f"{times[name]:.3f}" for name in names))
+        for system in experiments.TUNED:
+            if arguments.systems and system.name not in arguments.systems:
+                continue
+            rows = []
+            for threshold, cycle in itertools.product(FUSION_THRESHOLDS_KIB, CYCLE_TIMES_MS):
+                times = {
+                    result["model"]: statistics.median(result["step_s"])
+                    for result in runner.launch_system(
+                        cluster, systems.with_settings(system, threshold, cycle), measurements
+                    )
+                }
+                rows.append((threshold, cycle, times))
+                console.print(f"{system.name}, {threshold} KiB, {cycle:g} ms: {times}")
+            for threshold, cycle, times in sorted(rows, key=lambda row: sum(row[2].values())):
+                seconds = (f"{times[name]:.3f}" for name in names)
+                table.add_row(system.name, str(threshold), f"{cycle:g}", *seconds)
     console.print(table)

@@ -27,8 +27,9 @@ def _choose(*given):
         (["--hosts", "1"], "--hosts must be at least 2, received 1"),
         (["--bandwidth", "0"], "--bandwidth must be above 0"),
         (["--seconds", "nan"], "--seconds above 0"),
-        (["--cycle-time", "0"], "--cycle-time above 0"),
+        (["--cycle-time", "0"], "--cycle-time must be above 0, received 0"),
         (["--slice-kib", "2048"], "no --credit-kib below a slice"),
+        (["tune", "--systems", "stock-horovod-mpi"], "tune searches the settings of"),
         (["micro", "--models", "digits"], "micro replays models with layers; digits has none"),
     ],
 )
@@ -72,9 +73,10 @@ def test_experiments_that_vary_something_else_keep_their_models():
 
 def test_settings_of_tuned_horovod_are_taken():
     given = ["--fusion-threshold", "2048", "--cycle-time", "2.5"]
-    (chosen,) = _choose(*given, "--systems", "stock-horovod-mpi-tuned")
-    (system,) = chosen.systems
-    assert system.environment == {
+    (chosen,) = _choose(*given, "--systems", "stock-horovod-mpi", "stock-horovod-mpi-tuned")
+    stock, tuned = chosen.systems
+    assert stock.environment == {}
+    assert tuned.environment == {
         "HOROVOD_FUSION_THRESHOLD": str(2048 * 1024),
         "HOROVOD_CYCLE_TIME": "2.5",
     }
