@@ -40,7 +40,7 @@ def with_settings(system, fusion_threshold_kib=None, cycle_time_ms=None):
 HOROVOD = System("stock-horovod-mpi", "horovod")
 # The settings of the tuned ones are the best of `python -m benchmarks tune`; see
 # docs/performance.md.
-HOROVOD_TUNED = with_settings(System("stock-horovod-mpi-tuned", "horovod", is_tuned=True), 128, 1.0)
+HOROVOD_TUNED = with_settings(System("stock-horovod-mpi-tuned", "horovod", is_tuned=True), 128, 5.0)
 # As under `horovodrun --gloo`, see gloo_rendezvous.py.
 HOROVOD_GLOO = with_settings(
     System(
