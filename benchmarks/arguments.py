@@ -65,7 +65,9 @@ def parse(arguments, description):
     parser.add_argument(
         "--ratios", nargs="+", type=float, metavar="R", help="these ratios r instead"
     )
-    _add_choices(parser, "--systems", [each.name for each in experiments.ALL], "only these systems")
+    _add_choices(
+        parser, "--systems", [each.name for each in experiments.ALL], "these systems instead"
+    )
     _add_choices(
         parser,
         "--experiments",

@@ -22,7 +22,7 @@ def compare(arguments, console):
 
     Raises:
         ClusterError: If a cluster cannot be made.
-        LaunchError: After all others, if a system failed that is known to run.
+        LaunchError: After all others, if a system failed.
     """
     planned = command_line.choose(arguments)
     results = []

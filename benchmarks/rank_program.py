@@ -17,7 +17,7 @@ def main(description):
         import hvd_p3
 
         hvd_p3.init()
-    if os.environ.get("HOROVOD_CONTROLLER") == "gloo":
+    if system["environment"].get("HOROVOD_CONTROLLER") == "gloo":
         from benchmarks import gloo_rendezvous
 
         gloo_rendezvous.join(description["addresses"])

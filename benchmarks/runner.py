@@ -137,6 +137,7 @@ def _result(experiment, system, link_bytes_per_s, reported):
         "bandwidth": experiment.bandwidth,
         "measured_bandwidth": 8 * link_bytes_per_s,
         "system": system.name,
+        "environment": system.environment,
         "step_s": statistics.median(reported["step_s"]),
         "step_s_min": min(reported["step_s"]),
         "step_s_max": max(reported["step_s"]),

@@ -16,7 +16,7 @@ def search(arguments, console):
     """Measures all combinations at r = 1 and prints them, the fastest of each system first.
 
     Args:
-        arguments: As parsed by `__main__`: hosts, bandwidth, steps, warmup, models, systems.
+        arguments: As `arguments.parse` returns them.
         console: `rich.console.Console`.
     """
     names = arguments.models or ["vgg19", "resnet50"]

@@ -143,11 +143,12 @@ def check_requirements():
             "the emulated cluster is made of network namespaces, which needs root: run the "
             "benchmark as root or with sudo"
         )
-    missing = [tool for tool in ("ip", "tc", "unshare", "mpirun") if shutil.which(tool) is None]
+    tools = ("ip", "tc", "unshare", "mount", "hostname", "mpirun")
+    missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         raise ClusterError(
             f"the emulated cluster needs {', '.join(missing)}: on Debian or Ubuntu run "
-            "`apt-get install iproute2 util-linux openmpi-bin`"
+            "`apt-get install iproute2 util-linux mount hostname openmpi-bin`"
         )
 
 

@@ -53,7 +53,10 @@ def launch(cluster, command, environment=None, silence_s=SILENCE_S):
     with tempfile.TemporaryDirectory(prefix="hvd_p3-benchmark-") as temporary:
         pathlib.Path(temporary, "hosts").write_text(_names(cluster))
         variables = {
-            **os.environ,
+            # Horovod is what a system makes it, not what the user's shell does.
+            **{
+                name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")
+            },
             **environment,
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

@@ -16,6 +16,7 @@ TMPDIR="$HVD_P3_BENCHMARK_TEMPORARY/$3"
 mkdir -p "$TMPDIR"
 export TMPDIR
 # `ip netns exec` gives its program mounts of its own.
+# shellcheck disable=SC2016
 exec ip netns exec "$2" unshare --uts sh -c \
-  "mount --bind '$HVD_P3_BENCHMARK_TEMPORARY/hosts' /etc/hosts && hostname $3 && exec sh -c \"\$1\"" \
-  sh "$4"
+  'mount --bind "$HVD_P3_BENCHMARK_TEMPORARY/hosts" /etc/hosts && hostname "$0" && exec sh -c "$1"' \
+  "$3" "$4"
