@@ -1,7 +1,7 @@
 """One test for each check in the `checks_*.py` modules, on real ranks."""
 
 import pytest
-from conftest import checks_of
+from check import checks_of
 
 # module -> ranks
 _MODULES = {

@@ -9,7 +9,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from conftest import checks_of
+from check import checks_of
 
 _FOLDER = Path(__file__).parent / "exactness"
 
