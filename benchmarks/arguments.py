@@ -8,6 +8,8 @@ from benchmarks import experiments, shadow, systems
 from hvd_p3_tools.planner import model_tables
 
 AUTOTUNE_STEPS = 230  # some more than the search takes
+_TUNED_NAMES = [each.name for each in experiments.TUNED]
+_TUNED = " and ".join(_TUNED_NAMES)
 COMMANDS = ("compare", "tune", "micro", "shadow", "validate")
 
 
@@ -74,18 +76,17 @@ def parse(arguments, description):
         experiments.names_of_full(),
         "only these experiments of --full",
     )
-    tuned = " and ".join(each.name for each in experiments.TUNED)
     parser.add_argument(
         "--fusion-threshold",
         type=int,
         metavar="KIB",
-        help=f"of {tuned}, instead of what `tune` has found",
+        help=f"of {_TUNED}, instead of what `tune` has found",
     )
     parser.add_argument(
         "--cycle-time",
         type=float,
         metavar="MS",
-        help=f"of {tuned}, instead of what `tune` has found",
+        help=f"of {_TUNED}, instead of what `tune` has found",
     )
     parser.add_argument(
         "--autotune",
@@ -136,9 +137,8 @@ def _check(parser, parsed):
     other = set(parsed.models or ()) - set(model_tables.names())
     if other and parsed.command != "compare":
         parser.error(f"{parsed.command} replays models with layers; {min(other)} has none")
-    tuned = [each.name for each in experiments.TUNED]
-    if parsed.command == "tune" and not set(parsed.systems or tuned) <= set(tuned):
-        parser.error(f"tune searches the settings of {' and '.join(tuned)}")
+    if parsed.command == "tune" and not set(parsed.systems or ()) <= set(_TUNED_NAMES):
+        parser.error(f"tune searches the settings of {_TUNED}")
     if parsed.experiments and not parsed.full:
         parser.error("--experiments chooses among those of --full: add --full")
 

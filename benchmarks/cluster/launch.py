@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 
+_ON_HOST = pathlib.Path(__file__).parent / "on_host.sh"
 _REMOTE_SHELL = pathlib.Path(__file__).parent / "remote_shell.sh"
 _END_AFTER_S = 5.0
 # How long a program may go on after the end of its output.
@@ -154,9 +155,7 @@ def _mpirun(cluster, environment):
     hosts = ",".join(f"{host.address}:1" for host in cluster.hosts)
     # The launcher is a host of its own at no link: it lives where the first host is.
     return [
-        "ip", "netns", "exec", first.namespace, "unshare", "--uts", "sh", "-c",
-        'mount --bind "$HVD_P3_BENCHMARK_TEMPORARY/hosts" /etc/hosts && hostname "$0" && exec "$@"',
-        first.name,
+        str(_ON_HOST), first.namespace, first.name,
         "mpirun", "-np", str(len(cluster.hosts)), "--host", hosts,
         "-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib",
         "-mca", "plm_rsh_agent", str(_REMOTE_SHELL), "-mca", "plm_rsh_no_tree_spawn", "1",

@@ -15,8 +15,4 @@ set -- $line "$*"
 TMPDIR="$HVD_P3_BENCHMARK_TEMPORARY/$3"
 mkdir -p "$TMPDIR"
 export TMPDIR
-# `ip netns exec` gives its program mounts of its own.
-# shellcheck disable=SC2016
-exec ip netns exec "$2" unshare --uts sh -c \
-  'mount --bind "$HVD_P3_BENCHMARK_TEMPORARY/hosts" /etc/hosts && hostname "$0" && exec sh -c "$1"' \
-  "$3" "$4"
+exec "$(dirname "$0")/on_host.sh" "$2" "$3" sh -c "$4"
