@@ -99,6 +99,8 @@ class WireFormat:
 
     def decompress(self, reduced):
         gradient = self._compressor.decompress(reduced, self._context)
+        if gradient.shape == self._gradient_shape:
+            return gradient
         return tf.ensure_shape(gradient, self._gradient_shape)
 
     def has_tensors(self):

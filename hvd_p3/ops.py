@@ -181,11 +181,11 @@ def pull(slot, dtype, shape, context_specs, keep_failure=False, version=ANY_VERS
             keep_failure=keep_failure,
             version=version,
         )
-    reduced = tf.ensure_shape(reduced, shape)
-    context = [
-        tf.ensure_shape(tensor, spec.shape)
-        for tensor, spec in zip(context, context_specs, strict=True)
-    ]
+    # What was pushed has these shapes: the push was traced with them. An op that looks again in
+    # every step would cost a few microseconds for each variable.
+    reduced.set_shape(shape)
+    for tensor, spec in zip(context, context_specs, strict=True):
+        tensor.set_shape(spec.shape)
     return reduced, context, pushed_version
 
 
@@ -222,15 +222,21 @@ def note_arrival(slots, after):
     Args:
         slots: List of `Slot`.
         after: List of tensors or operations of the graph.
+
+    Returns:
+        List of the operations that do so, one for each device.
     """
     graph = tf.compat.v1.get_default_graph()
+    arrivals = []
     floating = [each for each in after if tf.is_tensor(each) and each.dtype.is_floating]
     for device in {slot.device: None for slot in slots}:
         names = [slot.name for slot in slots if slot.device == device]
         inputs = floating if _holds_what_is_computed(device) else []
         others = [each for each in after if not any(each is tensor for tensor in inputs)]
         with tf.control_dependencies(others), tf.device(device), record.stop_recording():
-            graph.control_outputs.append(_library.hvd_p3_arrival(inputs, slot_names=names))
+            arrivals.append(_library.hvd_p3_arrival(inputs, slot_names=names))
+    graph.control_outputs.extend(arrivals)
+    return arrivals
 
 
 def _holds_what_is_computed(device):

@@ -4,6 +4,12 @@ import weakref
 
 from hvd_p3.variables import path_of
 
+# An update that has arrived is applied when the forward pass is at most so many layers before its
+# variable. Without a bound, a step would begin with the updates of all layers whose gradients came
+# while the backward pass ran, and the first layers would wait for a processor. Too few layers, and
+# a layer would wait for its own update. Measured in docs/performance.md.
+LAYERS_AHEAD = 8
+
 
 class ArrivalPoints:
     """The points of all variables of an optimizer.
@@ -16,6 +22,8 @@ class ArrivalPoints:
     def __init__(self):
         # graph -> (path of the layer, name of the op made before it); ops would keep the graph
         self.last = weakref.WeakKeyDictionary()
+        # graph -> names of the ops that note the arrival at each layer, in their order
+        self.noted = weakref.WeakKeyDictionary()
 
     def of(self, variable):
         """Returns the `ArrivalPoint` of a variable, of Keras or TensorFlow."""
@@ -49,11 +57,33 @@ class ArrivalPoint:
             # The last op made so far is what the forward pass has computed before this layer.
             name = next((op.name for op in graph.get_operations()[-1:]), None)
             self._points.last[graph] = (self._layer, name)
+            self._points.noted.setdefault(graph, []).append(None)
         if name is None:
             return []
         op = graph.get_operation_by_name(name)
         return list(op.outputs[:1]) or [op]
 
+    def not_before(self, graph, arrivals):
+        """Returns what the variable's update is to wait for, besides its gradient.
+
+        Program order guards against waiting in a circle: what notes the arrival at a layer needs
+        only what was traced before it.
+
+        Args:
+            graph: Graph that is being traced, after `found_in`.
+            arrivals: List of the operations that note the arrival at the variable.
+
+        Returns:
+            List of the operation that notes the arrival `LAYERS_AHEAD` layers before, or of none.
+        """
+        noted = self._points.noted[graph]
+        if noted[-1] is None:
+            noted[-1] = arrivals[0].name
+        if len(noted) <= LAYERS_AHEAD:
+            return []
+        return [graph.get_operation_by_name(noted[-1 - LAYERS_AHEAD])]
+
     def forget(self, graph):
         """Call where a gradient is pushed: what is read after it is read anew."""
         self._points.last.pop(graph, None)
+        self._points.noted.pop(graph, None)

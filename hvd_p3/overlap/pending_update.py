@@ -73,9 +73,11 @@ class PendingUpdate:
                 self.guard()
             return
         self._note_unguarded_use(graph)
+        not_before = []
         if not isinstance(graph, ControlFlowFuncGraph):
-            ops.note_arrival([self._slot], after=self._arrival.found_in(graph))
-        with record.stop_recording():
+            arrivals = ops.note_arrival([self._slot], after=self._arrival.found_in(graph))
+            not_before = self._arrival.not_before(graph, arrivals)
+        with record.stop_recording(), tf.control_dependencies(not_before):
             tf.cond(ops.is_pending(self._slot), self._apply, lambda: None)
         self._slot_users_at_guard[graph] = len(_users(graph, self._slot.handle))
 
