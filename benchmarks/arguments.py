@@ -68,7 +68,7 @@ def parse(arguments, description):
         "--ratios", nargs="+", type=float, metavar="R", help="these ratios r instead"
     )
     _add_choices(
-        parser, "--systems", [each.name for each in experiments.ALL], "these systems instead"
+        parser, "--systems", [each.name for each in experiments.BY_NAME], "these systems instead"
     )
     _add_choices(
         parser,
@@ -170,7 +170,9 @@ def choose(arguments):
             ratios=_only(each.ratios, arguments.ratios, varied),
             systems=tuple(
                 _as_asked(system, arguments)
-                for system in (experiments.ALL if varied and arguments.systems else each.systems)
+                for system in (
+                    experiments.BY_NAME if varied and arguments.systems else each.systems
+                )
                 if not arguments.systems or system.name in arguments.systems
             ),
         )

@@ -21,6 +21,7 @@ ALL = (
     systems.PRIORITY_ONLY,
     systems.OVERLAPPED,
 )
+BY_NAME = (*ALL, systems.NO_COMMUNICATION)  # those that can be asked for
 
 MODELS = (*models.names(), "digits", "tensors-1000", "tensors-10000")
 VARIED = "ratio"  # the experiment of any models and ratios

@@ -66,6 +66,7 @@ _STYLES = {
     "hvd_p3-overlapped": _Style("#0072B2", "v", width=2.2),
     "hvd_p3-slices-only": _Style("#009E73", "P", line=":"),
     "hvd_p3-priority-only": _Style("#666666", "X", line=":"),
+    "no-communication": _Style("#999999", "_", line="--"),
 }
 _LANES = ("computation", "communication")
 

@@ -14,7 +14,7 @@ class System:
 
     Args:
         name: str, as in the results.
-        family: "horovod" or "hvd_p3".
+        family: "horovod", "hvd_p3", or "keras" for ranks that train each for itself.
         environment: dict of the environment variables that make it.
         overlapped: bool. For hvd_p3: overlapped or immediate mode.
         is_tuned: bool. For Horovod: whether `environment` has the best settings that were found.
@@ -60,3 +60,5 @@ SLICES_ONLY = System("hvd_p3-slices-only", "hvd_p3", {"HVD_P3_PRIORITIES": "0"},
 PRIORITY_ONLY = System(
     "hvd_p3-priority-only", "hvd_p3", {"HVD_P3_SLICE_BYTES": str(1024 * MIB)}, overlapped=True
 )
+# No system to compare, but what a step takes on this machine when nothing is sent.
+NO_COMMUNICATION = System("no-communication", "keras")

@@ -76,6 +76,8 @@ def compile_for(system, model, loss):
         import hvd_p3  # not in the processes of the other systems, see rank_program.py
 
         optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(_LEARNING_RATE))
+    elif system["family"] == "keras":
+        optimizer = keras.optimizers.SGD(_LEARNING_RATE)
     else:
         optimizer = HorovodOptimizer(_LEARNING_RATE)
     model.compile(optimizer, loss=loss, jit_compile=False)

@@ -18,6 +18,7 @@ _KILL_AFTER_S = 2.0
 # sets the pace.
 _BURST_BYTES = 128 * 1024
 _QUEUE_BYTES = 4 * 1024 * 1024
+_CONGESTION_CONTROL = "cubic"  # the default of Linux
 
 
 class ClusterError(RuntimeError):
@@ -129,6 +130,9 @@ class EmulatedCluster:
         there = ["ip", "-n", host.namespace]
         _run(*there, "address", "add", f"{host.address}/24", "dev", "eth0")
         _run(*there, "link", "set", "eth0", "up")
+        # Not what this machine is set to: BBR, for one, all but pauses every ten seconds.
+        _run(*there, "route", "change", self.subnet, "dev", "eth0", "proto", "kernel",
+             "scope", "link", "src", host.address, "congctl", _CONGESTION_CONTROL)  # fmt: skip
 
     def _shape(self, namespace, device, bandwidth):
         _run("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf",
@@ -185,7 +189,7 @@ def _run(*command):
     if result.returncode != 0:
         raise ClusterError(
             f"`{' '.join(command)}` failed: {result.stderr.strip() or result.returncode}. The "
-            "emulated cluster needs a kernel with network namespaces, veth, bridge and sch_tbf, "
-            "and the right to use them (in a container: --privileged)"
+            "emulated cluster needs a kernel with network namespaces, veth, bridge, sch_tbf and "
+            "tcp_cubic, and the right to use them (in a container: --privileged)"
         )
     return result.stdout

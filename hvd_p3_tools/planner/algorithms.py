@@ -158,7 +158,7 @@ def solve(options, workspace_bytes):
         column += len(choices)
     seconds = np.array([choice.seconds for choice in flat])
     memory = np.array([choice.workspace_bytes for choice in flat])
-    # In units of the whole, since the solver's tolerances are absolute.
+    # In units of the whole, since the solver's tolerances are absolute; there may be nothing.
     scale = max(workspace_bytes, 1.0)
     solution = scipy.optimize.milp(
         seconds / seconds.max(),
@@ -166,7 +166,9 @@ def solve(options, workspace_bytes):
         bounds=scipy.optimize.Bounds(0, 1),
         constraints=[
             scipy.optimize.LinearConstraint(one_of_each, 1, 1),
-            scipy.optimize.LinearConstraint(memory[np.newaxis] / scale, -np.inf, 1.0),
+            scipy.optimize.LinearConstraint(
+                memory[np.newaxis] / scale, -np.inf, workspace_bytes / scale
+            ),
         ],
     )
     if solution.x is None:
@@ -175,6 +177,6 @@ def solve(options, workspace_bytes):
     # The solver may go beyond the bound by its tolerance.
     fits = math.fsum(choice.workspace_bytes for choice in picked) <= workspace_bytes
     smaller = workspace_bytes * (1 - _TOLERANCE)
-    if fits or least_bytes > smaller:
+    if fits or least_bytes >= smaller:
         return picked if fits else smallest
     return solve(options, smaller)

@@ -48,6 +48,29 @@ def test_links_carry_no_more_than_their_bandwidth():
 
 
 @needs_root
+def test_links_do_not_depend_on_the_congestion_control_of_the_machine():
+    connect = (
+        "import socket, sys; connection = socket.create_connection((sys.argv[1], 9)); "
+        "name = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16); "
+        "print(name.rstrip(bytes(1)).decode())"
+    )
+    listen = (
+        "import socket; server = socket.create_server(('', 9)); print(flush=True); "
+        "server.accept()[0].recv(1)"
+    )
+    with emulated.EmulatedCluster(hosts=2, bandwidth=1e9) as cluster:
+        server = subprocess.Popen(
+            cluster.command(1, [sys.executable, "-c", listen]), stdout=subprocess.PIPE
+        )
+        assert server.stdout.readline() == b"\n"
+        client = cluster.command(0, [sys.executable, "-c", connect, cluster.hosts[1].address])
+        used = subprocess.run(client, capture_output=True, text=True, check=True).stdout
+        server.wait(timeout=30)
+        server.stdout.close()
+    assert used == "cubic\n"
+
+
+@needs_root
 def test_failure_of_a_rank_is_reported_and_the_cluster_removed():
     with (
         pytest.raises(LaunchError, match="exit code 3"),

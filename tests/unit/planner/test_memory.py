@@ -5,7 +5,7 @@ import itertools
 
 import planner_models as models
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hvd_p3_tools.planner import algorithms, builtin, convolution, memory, profile
@@ -124,6 +124,7 @@ _options = st.lists(
 
 
 @given(_options, st.integers(0, 300))
+@example([[Choice("any", 1, 1), Choice("any", 2, 0)]], 0)
 def test_integer_program_finds_the_best(options, bound):
     """Against all combinations."""
     fitting = [
