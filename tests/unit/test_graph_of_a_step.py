@@ -87,15 +87,22 @@ def _ops_before(op):
     return found
 
 
-def test_updates_wait_for_the_forward_pass_to_come_near(gated_engine):
-    ahead = arrival_points.LAYERS_AHEAD
-    layers = [keras.layers.Dense(2, name=f"layer{number}") for number in range(ahead + 3)]
+def _forward_graph_of_overlapped(layers):
+    """The graph of the forward pass of a model of these layers, which trains overlapped."""
     model = keras.Sequential([keras.Input((2,)), *layers])
     model.compile(hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
     callbacks = [hvd_p3.callbacks.P3Callback(verbose=0)]
     model.fit(np.ones((2, 2)), np.ones((2, 2)), verbose=0, callbacks=callbacks)
     assert model.optimizer.is_overlapped()
     graph = tf.function(lambda x: model(x)).get_concrete_function(tf.TensorSpec([1, 2])).graph
+    hvd_p3.settle(model)
+    return graph
+
+
+def test_updates_wait_for_the_forward_pass_to_come_near(gated_engine):
+    ahead = arrival_points.LAYERS_AHEAD
+    layers = [keras.layers.Dense(2, name=f"layer{number}") for number in range(ahead + 3)]
+    graph = _forward_graph_of_overlapped(layers)
     # In the order of the forward pass: kernel and bias of each layer.
     updates = [op for op in graph.get_operations() if op.type == "HvdP3IsPending"]
     products = [op.name for op in graph.get_operations() if op.type == "MatMul"]
@@ -103,22 +110,13 @@ def test_updates_wait_for_the_forward_pass_to_come_near(gated_engine):
     for number, update in enumerate(updates):
         computed = sum(name in _ops_before(update) for name in products)
         assert computed == max(0, number // 2 - ahead)
-    hvd_p3.settle(model)
 
 
 def test_a_pull_costs_no_further_op(gated_engine):
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
-    model.compile(hvd_p3.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
-    callbacks = [hvd_p3.callbacks.P3Callback(verbose=0)]
-    model.fit(np.ones((2, 2)), np.ones((2, 2)), verbose=0, callbacks=callbacks)
-    graph = tf.function(lambda x: model(x)).get_concrete_function(tf.TensorSpec([1, 2])).graph
-    branches = {op.get_attr("then_branch").name for op in graph.get_operations() if op.type == "If"}
+    graph = _forward_graph_of_overlapped([keras.layers.Dense(2)])
+    branches = [op.get_attr("then_branch").name for op in graph.get_operations() if op.type == "If"]
     pulled = [
-        node.op
-        for function in graph.as_graph_def().library.function
-        if function.signature.name in branches
-        for node in function.node_def
+        node.op for name in branches for node in graph._get_function(name).definition.node_def
     ]
     assert pulled.count("HvdP3Pull") == 2
     assert "EnsureShape" not in pulled
-    hvd_p3.settle(model)
