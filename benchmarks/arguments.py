@@ -61,8 +61,17 @@ def parse(arguments, description):
         action="store_true",
         help="with shadow: run examples/ctr_shadow_sync.py on the emulated hosts instead",
     )
-    parser.add_argument("--warmup", type=int, default=2, help="steps before the measured ones")
-    parser.add_argument("--steps", type=int, default=5, help="measured steps (default: 5)")
+    parser.add_argument(
+        "--steps-per-execution",
+        type=int,
+        metavar="N",
+        help="Keras's steps_per_execution, of all systems (default: 6; 1 with --autotune and for "
+        "other commands than compare)",
+    )
+    parser.add_argument(
+        "--warmup", type=int, help="steps before the measured ones (default: N, or 2 if N is 1)"
+    )
+    parser.add_argument("--steps", type=int, help="measured steps (default: 2 N, or 5 if N is 1)")
     _add_choices(parser, "--models", experiments.MODELS, "these models instead")
     parser.add_argument(
         "--ratios", nargs="+", type=float, metavar="R", help="these ratios r instead"
@@ -97,16 +106,29 @@ def parse(arguments, description):
         "--slice-kib", nargs="+", type=int, default=[120], metavar="KIB", help="for micro"
     )
     parser.add_argument(
-        "--credit-kib", nargs="+", type=int, default=[1024], metavar="KIB", help="for micro"
+        "--credit-kib", nargs="+", type=int, default=[768], metavar="KIB", help="for micro"
     )
     parser.add_argument("--output", type=Path, default=Path("build/bench"), help="folder")
     parsed = parser.parse_args(arguments)
     if parsed.bandwidth is None:
         parsed.bandwidth = shadow.BANDWIDTH_GBIT if parsed.command == "shadow" else 1.0
+    _fill_in_steps(parsed)
     _check(parser, parsed)
     if parsed.autotune:
-        parsed.warmup = max(parsed.warmup, AUTOTUNE_STEPS)
+        parsed.warmup = max(parsed.warmup, AUTOTUNE_STEPS * parsed.steps_per_execution)
     return parsed
+
+
+def _fill_in_steps(parsed):
+    if parsed.steps_per_execution is None:
+        # The search counts executions.
+        is_short = parsed.command != "compare" or parsed.autotune
+        parsed.steps_per_execution = 1 if is_short else 6
+    several = parsed.steps_per_execution
+    if parsed.warmup is None:
+        parsed.warmup = 2 if several == 1 else several
+    if parsed.steps is None:
+        parsed.steps = 5 if several == 1 else 2 * several
 
 
 def _add_choices(parser, option, choices, text):
@@ -124,6 +146,12 @@ def _check(parser, parsed):
         parser.error("--turns must be at least 1 and --seconds above 0")
     if parsed.hosts < 2:
         parser.error(f"--hosts must be at least 2, received {parsed.hosts}")
+    several = parsed.steps_per_execution
+    if several < 1 or parsed.warmup % several or parsed.steps % several:
+        parser.error(
+            "--steps-per-execution must be at least 1, and --warmup and --steps multiples of it, "
+            f"received {several}, {parsed.warmup} and {parsed.steps}"
+        )
     if not parsed.bandwidth > 0 or parsed.steps < 2 or parsed.warmup < 1:
         parser.error("--bandwidth must be above 0, --steps at least 2 and --warmup at least 1")
     if parsed.ratios and not min(parsed.ratios) > 0:

@@ -51,7 +51,9 @@ def compare(arguments, console):
                 )
                 _write(arguments, results)
 
-        repetitions = runner.Repetitions(arguments.warmup, arguments.steps)
+        repetitions = runner.Repetitions(
+            arguments.warmup, arguments.steps, arguments.steps_per_execution
+        )
         failures = runner.run(planned, repetitions, progress)
     console.print(table_of(results))
     written = _write(arguments, results)

@@ -24,10 +24,13 @@ class Repetitions:
     Args:
         warmup: int. Steps before the measured ones.
         steps: int. Measured steps.
+        steps_per_execution: int. Keras's option of this name, for replayed and real models; warmup
+            and steps are multiples of it.
     """
 
     warmup: int = 2
     steps: int = 8
+    steps_per_execution: int = 1
 
 
 def run(planned, repetitions, progress):
@@ -116,6 +119,7 @@ def measurements_of(experiment, link_bytes_per_s, repetitions):
             "timeline": experiment.name == "timeline",
             "warmup": repetitions.warmup,
             "steps": repetitions.steps,
+            "steps_per_execution": repetitions.steps_per_execution,
             "compute_s": [experiments.COMMUNICATION_S / ratio for ratio in experiment.ratios],
         }
         if model in models.names():

@@ -26,15 +26,18 @@ class StepTimer(keras.callbacks.Callback):
     """Times the steps after some to warm up, and the processor time of this process.
 
     A step is the time from the end of one to the end of the next: in overlapped mode its
-    communication reaches into the next step, so no shorter span has all of one.
+    communication reaches into the next step, so no shorter span has all of one. Of several steps in
+    one execution the mean is taken.
 
     Args:
         warmup: int. Steps that are not timed.
+        steps_per_execution: int. As the model's.
     """
 
-    def __init__(self, warmup):
+    def __init__(self, warmup, steps_per_execution):
         super().__init__()
         self._warmup = warmup
+        self._steps_per_execution = steps_per_execution
         self.ends = []
         self.cpu_s = []
 
@@ -44,10 +47,11 @@ class StepTimer(keras.callbacks.Callback):
             self.cpu_s.append(processor_seconds())
 
     def step_s(self):
-        return np.diff(self.ends).tolist()
+        return (np.diff(self.ends) / self._steps_per_execution).tolist()
 
     def cpu_s_per_step(self):
-        return (self.cpu_s[-1] - self.cpu_s[0]) / (len(self.cpu_s) - 1)
+        executions = len(self.cpu_s) - 1
+        return (self.cpu_s[-1] - self.cpu_s[0]) / (executions * self._steps_per_execution)
 
 
 def processor_seconds():
@@ -70,7 +74,7 @@ class HorovodOptimizer(keras.optimizers.SGD):
         return super().apply(reduced, trainable_variables)
 
 
-def compile_for(system, model, loss):
+def compile_for(system, model, loss, steps_per_execution=1):
     """Compiles a model for a system; returns the callbacks that the system's users would add."""
     if system["family"] == "hvd_p3":
         import hvd_p3  # not in the processes of the other systems, see rank_program.py
@@ -80,7 +84,7 @@ def compile_for(system, model, loss):
         optimizer = keras.optimizers.SGD(_LEARNING_RATE)
     else:
         optimizer = HorovodOptimizer(_LEARNING_RATE)
-    model.compile(optimizer, loss=loss, jit_compile=False)
+    model.compile(optimizer, loss=loss, jit_compile=False, steps_per_execution=steps_per_execution)
     optimizer.build(model.trainable_variables)
     if system["overlapped"]:
         return [hvd_p3.callbacks.P3Callback(verbose=0)]
@@ -102,11 +106,11 @@ def table_of(measurement):
 def measure_training(system, measurement):
     """Trains one model, once for each computation time; yields a dict for each."""
     model, loss, data = make_workload(measurement)
-    callbacks = compile_for(system, model, loss)
+    callbacks = compile_for(system, model, loss, measurement["steps_per_execution"])
     slow = horovod.rank() == horovod.size() - 1
     for compute_s in measurement["compute_s"]:
         replay.set_step_time(compute_s * (measurement["straggler"] if slow else 1.0))
-        timer = StepTimer(measurement["warmup"])
+        timer = StepTimer(measurement["warmup"], measurement["steps_per_execution"])
         steps = measurement["warmup"] + measurement["steps"]
         model.fit(data, steps_per_epoch=steps, verbose=0, callbacks=[*callbacks, timer])
         if system["overlapped"] and not model.optimizer.is_overlapped():

@@ -41,7 +41,9 @@ def validate(arguments, console):
         raise SystemExit(
             f"benchmarks: --systems must be of {', '.join(each.name for each, _ in SCHEMES)}"
         )
-    repetitions = runner.Repetitions(arguments.warmup, arguments.steps)
+    repetitions = runner.Repetitions(
+        arguments.warmup, arguments.steps, arguments.steps_per_execution
+    )
     results, failures = [], []
     for hosts in HOSTS:
         for bits_per_s in BANDWIDTHS:

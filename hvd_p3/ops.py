@@ -10,6 +10,7 @@ import threading
 
 import horovod.tensorflow as horovod
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.eager import record
 
 from hvd_p3 import _build_info, _engine, process, xla
@@ -237,6 +238,19 @@ def note_arrival(slots, after):
             arrivals.append(_library.hvd_p3_arrival(inputs, slot_names=names))
     graph.control_outputs.extend(arrivals)
     return arrivals
+
+
+def add_to_arrival(operation, slot):
+    """Makes the program wait for one more slot from the same point on.
+
+    Args:
+        operation: Operation that `note_arrival` has returned, in the graph that is being traced.
+        slot: `Slot` on the same device.
+    """
+    names = attr_value_pb2.AttrValue.ListValue(
+        s=[*operation.get_attr("slot_names"), slot.name.encode()]
+    )
+    operation._set_attr("slot_names", attr_value_pb2.AttrValue(list=names))
 
 
 def _holds_what_is_computed(device):

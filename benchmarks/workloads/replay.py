@@ -67,7 +67,7 @@ def _replay_backward(operation, dy):
 
 
 class ReplayLayer(keras.layers.Layer):
-    """Reads its variables, passes its input on after a set time, and makes constant gradients.
+    """Reads its variables, passes its input on after a set time, and makes gradients.
 
     Args:
         layer: `model_tables.Layer`.

@@ -162,7 +162,7 @@ void Engine::Submit(TensorHandle handle, Submission submission) {
       } else if (shutdown_requested_) {
         refusal = OfTensor(spec.name, Status(StatusCode::kShutdown, kWasShutDown));
       } else {
-        statistics_->Hold(2 * spec.bytes());
+        statistics_->Hold(BufferBytes(submission, spec.bytes()));
         inbox_.emplace_back(tensor, std::move(submission));
       }
     }
@@ -688,7 +688,7 @@ void Engine::Complete(Tensor* tensor, const Status& status) {
 }
 
 void Engine::End(const Tensor& tensor, Submission submission, const Status& status) {
-  statistics_->Hold(-2 * tensor.group->spec(tensor).bytes());
+  statistics_->Hold(-BufferBytes(submission, tensor.group->spec(tensor).bytes()));
   submission.done(status);
 }
 

@@ -25,7 +25,7 @@ using TensorHandle = int64_t;
 // One all-reduce of a declared tensor.
 struct Submission {
   const void* input = nullptr;
-  void* output = nullptr;  // as large as the input, not overlapping it
+  void* output = nullptr;  // as large as the input: the same buffer, or not overlapping it
   Device device;
   std::shared_ptr<Event> ready;  // null: the input is complete already
   // Keeps both buffers alive. Released after `done`, or never, if the engine fails while a
@@ -38,6 +38,11 @@ struct Submission {
   // Called exactly once, on the engine thread, or by Submit itself if the engine has stopped.
   std::function<void(const Status&)> done;
 };
+
+// Bytes of the buffers of a submission of a tensor of so many bytes.
+inline int64_t BufferBytes(const Submission& submission, int64_t bytes) {
+  return submission.input == submission.output ? bytes : 2 * bytes;
+}
 
 struct Group;
 

@@ -13,7 +13,7 @@ struct EngineSettings {
   // at once and longer ones only when the receiver has answered, which costs up to half of the
   // bandwidth; the longest message of an all-reduce is half a slice.
   int64_t slice_bytes = 120 * 1024;
-  int64_t credit_bytes = 1024 * 1024;
+  int64_t credit_bytes = 768 * 1024;
 };
 
 // Settings as bytes, for the exchange between ranks; empty for none.

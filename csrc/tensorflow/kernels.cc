@@ -34,10 +34,15 @@ absl::Status FindEngine(std::shared_ptr<Engine>* engine) {
   return absl::FailedPreconditionError("hvd_p3 is not initialised; call hvd_p3.init() first");
 }
 
-// The buffer that the reduced tensor is written to.
-absl::Status AllocateReduced(OpKernelContext* context, const GradientSlot& slot,
-                             const Tensor& tensor, Tensor* output) {
-  const absl::Status status = context->allocate_temp(tensor.dtype(), tensor.shape(), output);
+// The input that is reduced, of all ops that do so.
+constexpr int kReducedInput = 1;
+
+// The buffer that the reduced tensor is written to: that of the input itself, if nothing else uses
+// it, as is so for most gradients.
+absl::Status AllocateReduced(OpKernelContext* context, const GradientSlot& slot, Tensor* output) {
+  const Tensor& tensor = context->input(kReducedInput);
+  const absl::Status status = context->forward_input_or_allocate_temp(
+      {kReducedInput}, tensor.dtype(), tensor.shape(), output);
   if (status.ok()) return status;
   return absl::ResourceExhaustedError(
       "there is no memory on this rank for the reduced gradient of tensor '" + slot.name() + "' (" +
@@ -46,14 +51,15 @@ absl::Status AllocateReduced(OpKernelContext* context, const GradientSlot& slot,
       std::string(status.message()));
 }
 
-// What a push of `tensor` starts with: the buffer of the result, and where and when both are ready.
+// What a push starts with: the tensor, the buffer of the result, and where and when both are ready.
 // The buffer, too, is free only from then on: what the device computes at that moment may still use
 // its memory.
-absl::Status Prepare(OpKernelContext* context, const GradientSlot& slot, const Tensor& tensor,
+absl::Status Prepare(OpKernelContext* context, const GradientSlot& slot,
                      GradientSlot::Pushed* pushed) {
-  pushed->gradient = tensor;
-  const absl::Status status = AllocateReduced(context, slot, tensor, &pushed->output);
+  // Before anything here shares the input's buffer, or it would not be free.
+  const absl::Status status = AllocateReduced(context, slot, &pushed->output);
   if (!status.ok()) return status;
+  pushed->gradient = context->input(kReducedInput);
   return RecordInputs(context, &pushed->device, &pushed->ready);
 }
 
@@ -86,7 +92,7 @@ class PushOp : public OpKernel {
     std::shared_ptr<Engine> engine;
     OP_REQUIRES_OK(context, FindEngine(&engine));
     GradientSlot::Pushed pushed;
-    OP_REQUIRES_OK(context, Prepare(context, *slot, context->input(1), &pushed));
+    OP_REQUIRES_OK(context, Prepare(context, *slot, &pushed));
     OpInputList kept;
     OP_REQUIRES_OK(context, context->input_list("context", &kept));
     pushed.context.assign(kept.begin(), kept.end());
@@ -209,7 +215,7 @@ class AllReduceOp : public AsyncOpKernel {
     std::shared_ptr<Engine> engine;
     OP_REQUIRES_OK_ASYNC(context, FindEngine(&engine), done);
     GradientSlot::Pushed pushed;
-    OP_REQUIRES_OK_ASYNC(context, Prepare(context, *slot, context->input(1), &pushed), done);
+    OP_REQUIRES_OK_ASYNC(context, Prepare(context, *slot, &pushed), done);
     OP_REQUIRES_OK_ASYNC(context, slot->Push(engine, tensor_handle_, pushed), done);
     PullInto(context, std::move(slot), kOptions, &SetReduced, std::move(done));
   }

@@ -19,12 +19,12 @@ void CopyScaled(DataType dtype, const void* input, void* output, int64_t count, 
 
 }  // namespace
 
-HostStaging::HostStaging(SliceReduction reduction, int64_t least_count)
+HostStaging::HostStaging(SliceReduction reduction, const StagingNeeds& needs)
     : reduction_(std::move(reduction)) {
   const DataType dtype = reduction_.dtype;
   int64_t elements = 0;
   for (const Segment& segment : reduction_.segments) elements += segment.count;
-  count_ = std::max(elements, least_count);
+  count_ = std::max(elements, needs.least_count);
   const bool whole = reduction_.segments.size() == 1 && count_ == elements;
 
   if (whole) {
@@ -35,7 +35,7 @@ HostStaging::HostStaging(SliceReduction reduction, int64_t least_count)
   }
   if (whole && reduction_.prescale == 1.0) {
     send_ = reduction_.segments.front().input;
-    return;
+    if (send_ != receive_ || needs.may_share) return;
   }
   // Not value-initialised: every byte is written below.
   packed_.reset(new char[static_cast<size_t>(bytes())]);

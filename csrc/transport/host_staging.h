@@ -1,6 +1,6 @@
-// Presents a slice in host memory to a collective as one contiguous send and one receive buffer,
-// which do not overlap. A slice of one segment is reduced straight from the gradient into its
-// output; only fused, prescaled and very short slices are copied. Used by the engine thread.
+// Presents a slice in host memory to a collective as one contiguous send and one receive buffer. A
+// slice of one segment is reduced straight from the gradient into its output; only fused, prescaled
+// and very short slices are copied. Used by the engine thread.
 #ifndef HVD_P3_TRANSPORT_HOST_STAGING_H_
 #define HVD_P3_TRANSPORT_HOST_STAGING_H_
 
@@ -11,10 +11,15 @@
 
 namespace hvd_p3 {
 
+// What a collective asks of its buffers.
+struct StagingNeeds {
+  int64_t least_count = 1;  // elements; a shorter slice is filled up with zeros
+  bool may_share = false;   // the two buffers may be the same; otherwise they never overlap
+};
+
 class HostStaging {
  public:
-  // A slice of fewer than `least_count` elements is filled up with zeros to that many.
-  explicit HostStaging(SliceReduction reduction, int64_t least_count = 1);
+  explicit HostStaging(SliceReduction reduction, const StagingNeeds& needs = {});
 
   const void* send() const { return send_; }
   void* receive() const { return receive_; }

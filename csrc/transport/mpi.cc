@@ -148,12 +148,13 @@ Status MakeMpiTransport(bool horovod_sleeps, std::unique_ptr<ControlChannel>* co
   if (!status.ok()) return status;
   status = CheckSameOnAllRanks(*control_communicator, horovod_sleeps);
   if (!status.ok()) return status;
-  ChooseAllReduceAlgorithm(slice_communicator->size());
+  const bool may_share = ChooseAllReduceAlgorithm(slice_communicator->size());
   bool independent = false;
   status = TrySumsIndependentOfSlices(*slice_communicator, &independent);
   if (!status.ok()) return status;
   const auto requests = std::make_shared<MpiRequests>();
-  *transport = std::make_unique<MpiTransport>(std::move(slice_communicator), requests, independent);
+  *transport = std::make_unique<MpiTransport>(std::move(slice_communicator), requests, independent,
+                                              may_share);
 #ifdef HVD_P3_WITH_CUDA
   status = AddGpus(*control_communicator, transport);
 #endif

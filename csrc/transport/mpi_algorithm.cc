@@ -32,25 +32,26 @@ Status Sum(const MpiCommunicator& communicator, const std::vector<float>& values
 
 }  // namespace
 
-void ChooseAllReduceAlgorithm(int size) {
+bool ChooseAllReduceAlgorithm(int size) {
   int provided = 0;
   // MPI_T stays initialised: the variable keeps its value only as long as something uses it.
-  if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) return;
+  if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) return false;
   int index = 0;
   MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
   int count = 0;
   if (MPI_T_cvar_get_index(kOpenMpiVariable, &index) != MPI_SUCCESS ||
       MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) != MPI_SUCCESS) {
-    return;
+    return false;
   }
   int algorithm = kLibraryChooses;
   if (count == 1 && MPI_T_cvar_read(handle, &algorithm) == MPI_SUCCESS &&
       algorithm == kLibraryChooses) {
     const bool power_of_two = (size & (size - 1)) == 0;
     const int chosen = power_of_two ? kRabenseifner : kRing;
-    MPI_T_cvar_write(handle, &chosen);
+    if (MPI_T_cvar_write(handle, &chosen) == MPI_SUCCESS) algorithm = chosen;
   }
   MPI_T_cvar_handle_free(&handle);
+  return algorithm != kLibraryChooses;
 }
 
 Status TrySumsIndependentOfSlices(const MpiCommunicator& communicator, bool* independent) {

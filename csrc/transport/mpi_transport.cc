@@ -57,15 +57,16 @@ class MpiTransport::Operations {
 
 class MpiTransport::Slice : public Collective {
  public:
-  Slice(const SliceReduction& reduction, int size)
+  Slice(const SliceReduction& reduction, int size, bool may_share)
       // Open MPI's algorithms need an element for each rank.
-      : staging_(reduction, size) {}
+      : staging_(reduction, {/*least_count=*/size, may_share}) {}
 
   Status Start(MPI_Comm comm, MPI_Datatype datatype, MPI_Op op, MpiRequests* requests) {
     MPI_Request request = MPI_REQUEST_NULL;
+    const void* send = staging_.send() == staging_.receive() ? MPI_IN_PLACE : staging_.send();
     const Status status =
-        FromMpi(MPI_Iallreduce(staging_.send(), staging_.receive(),
-                               static_cast<int>(staging_.count()), datatype, op, comm, &request),
+        FromMpi(MPI_Iallreduce(send, staging_.receive(), static_cast<int>(staging_.count()),
+                               datatype, op, comm, &request),
                 "MPI_Iallreduce");
     if (status.ok()) requests->Add(request, &pending_);
     return status;
@@ -82,11 +83,13 @@ class MpiTransport::Slice : public Collective {
 };
 
 MpiTransport::MpiTransport(std::unique_ptr<MpiCommunicator> communicator,
-                           std::shared_ptr<MpiRequests> requests, bool sums_independent_of_slices)
+                           std::shared_ptr<MpiRequests> requests, bool sums_independent_of_slices,
+                           bool may_share)
     : communicator_(std::move(communicator)),
       operations_(std::make_unique<Operations>()),
       requests_(std::move(requests)),
-      sums_independent_of_slices_(sums_independent_of_slices) {}
+      sums_independent_of_slices_(sums_independent_of_slices),
+      may_share_(may_share) {}
 
 MpiTransport::~MpiTransport() = default;
 
@@ -101,7 +104,7 @@ Status MpiTransport::Start(const SliceReduction& reduction,
   Status status = CheckNotFinalized();
   if (!status.ok()) return status;
   const auto [datatype, op] = operations_->For(reduction.dtype);
-  auto slice = std::make_unique<Slice>(reduction, communicator_->size());
+  auto slice = std::make_unique<Slice>(reduction, communicator_->size(), may_share_);
   status = slice->Start(communicator_->get(), datatype, op, requests_.get());
   *collective = std::move(slice);
   return status;

@@ -20,8 +20,8 @@ namespace hvd_p3 {
 
 class StreamEvent;
 
-// One member of a slice: reduce `count` elements from `input` to `output`. The buffers do not
-// overlap, lie on the collective's device, and stay valid until the collective is done.
+// One member of a slice: reduce `count` elements from `input` to `output`. The buffers are the same
+// or do not overlap, lie on the collective's device, and stay valid until the collective is done.
 struct Segment {
   const void* input = nullptr;
   void* output = nullptr;

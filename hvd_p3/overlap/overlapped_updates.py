@@ -30,7 +30,7 @@ class OverlappedUpdates:
         self._wire_formats = wire_formats
         self._pending = []
         pending_update_of = []
-        arrivals = ArrivalPoints()
+        arrivals = ArrivalPoints(self._variables, reducer.slots)
         states, _ = eligibility.state_of_each_variable(optimizer)
         for index, (variable, state) in enumerate(zip(self._variables, states, strict=True)):
             native = native_variable(variable)
@@ -40,7 +40,7 @@ class OverlappedUpdates:
                 reducer.slots[index],
                 late_updates,
                 wire_formats[index],
-                arrivals.of(variable),
+                arrivals,
             )
             pending_update_of.append((native, pending))
             pending_update_of += [(native_variable(each), pending) for each in state]

@@ -39,16 +39,16 @@ class PendingUpdate:
         slot: `ops.Slot` of the variable.
         late_updates: `LateUpdates` of the optimizer.
         wire_format: `compression.WireFormat` of the variable's gradient.
-        arrival: `arrival_points.ArrivalPoint` of the variable.
+        arrivals: `arrival_points.ArrivalPoints` of the optimizer.
     """
 
-    def __init__(self, index, variable, slot, late_updates, wire_format, arrival):
+    def __init__(self, index, variable, slot, late_updates, wire_format, arrivals):
         self._index = index
         self._variable = variable
         self._slot = slot
         self._late_updates = late_updates
         self._wire_format = wire_format
-        self._arrival = arrival
+        self._arrivals = arrivals
         # graph -> number of ops that took the slot when the last guard was made
         self._slot_users_at_guard = weakref.WeakKeyDictionary()
         self._used_unguarded = False
@@ -75,8 +75,7 @@ class PendingUpdate:
         self._note_unguarded_use(graph)
         not_before = []
         if not isinstance(graph, ControlFlowFuncGraph):
-            arrivals = ops.note_arrival([self._slot], after=self._arrival.found_in(graph))
-            not_before = self._arrival.not_before(graph, arrivals)
+            not_before = self._arrivals.arrive(graph, self._index)
         with record.stop_recording(), tf.control_dependencies(not_before):
             tf.cond(ops.is_pending(self._slot), self._apply, lambda: None)
         self._slot_users_at_guard[graph] = len(_users(graph, self._slot.handle))
@@ -97,7 +96,7 @@ class PendingUpdate:
 
     def push(self, gradient, step_context, tensor_handle):
         """Starts the reduction of this step's gradient. Guard first: one update can be pending."""
-        self._arrival.forget(tf.compat.v1.get_default_graph())
+        self._arrivals.forget(tf.compat.v1.get_default_graph())
         version = self._late_updates.version
         sent = self._wire_format.compress(gradient)
         ops.push(self._slot, sent, step_context, tensor_handle, version)

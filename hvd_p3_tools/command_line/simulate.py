@@ -52,7 +52,7 @@ def add_arguments(parser):
         help="how many times as long stragglers compute (default: 1.3)",
     )
     parser.add_argument("--slice", metavar="SIZE", help="HVD_P3_SLICE_BYTES (default: 120 KiB)")
-    parser.add_argument("--credit", metavar="SIZE", help="HVD_P3_CREDIT_BYTES (default: 1 MiB)")
+    parser.add_argument("--credit", metavar="SIZE", help="HVD_P3_CREDIT_BYTES (default: 768 KiB)")
     parser.add_argument(
         "--fusion", metavar="SIZE", help="HOROVOD_FUSION_THRESHOLD (default: 128 MiB)"
     )

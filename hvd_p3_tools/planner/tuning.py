@@ -8,7 +8,7 @@ from hvd_p3_tools.planner.simulation.simulator import simulate
 CANDIDATES = tuple(
     Settings(slice_bytes=slice_bytes, credit_bytes=credit_bytes)
     for slice_bytes in (120 * 1024, 512 * 1024, 2 * 2**20, 8 * 2**20)
-    for credit_bytes in (2**20, 4 * 2**20, 16 * 2**20, 64 * 2**20)
+    for credit_bytes in (768 * 1024, 4 * 2**20, 16 * 2**20, 64 * 2**20)
     if credit_bytes >= slice_bytes
 )
 _WORTH_CHANGING = 1.01  # times as fast as with the defaults

@@ -72,8 +72,8 @@ def _tuned(engine, **arguments):
     return tuner
 
 
-# 120 KiB is no slice size of the grid, and a credit of 1 MiB no multiple of it.
-@pytest.mark.parametrize("start", [_START, (120 * 1024, 1024 * 1024), (7, 3)])
+# 120 KiB is no slice size of the grid, and a credit of 768 KiB no multiple of it.
+@pytest.mark.parametrize("start", [_START, (120 * 1024, 768 * 1024), (7, 3)])
 def test_finds_settings_near_the_fastest(start, capsys):
     engine = _Engine(_bowl, start)
     tuner = _tuned(engine)

@@ -27,6 +27,8 @@ def _choose(*given):
         (["--hosts", "1"], "--hosts must be at least 2, received 1"),
         (["--bandwidth", "0"], "--bandwidth must be above 0"),
         (["--seconds", "nan"], "--seconds above 0"),
+        (["--steps-per-execution", "0"], "--steps-per-execution must be at least 1"),
+        (["--steps", "5"], "--warmup and --steps multiples of it, received 6, 6 and 5"),
         (["--cycle-time", "0"], "--cycle-time must be above 0, received 0"),
         (["--slice-kib", "2048"], "no --credit-kib below a slice"),
         (["tune", "--systems", "stock-horovod-mpi"], "tune searches the settings of"),
@@ -38,6 +40,21 @@ def test_what_makes_no_sense_is_said(given, message, capsys):
         _parse(*given)
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "numbers"),
+    [
+        ([], (6, 6, 12)),
+        (["--steps-per-execution", "1"], (1, 2, 5)),
+        (["--steps-per-execution", "4", "--steps", "20"], (4, 4, 20)),
+        (["--autotune"], (1, 230, 5)),
+        (["tune"], (1, 2, 5)),
+    ],
+)
+def test_steps(given, numbers):
+    parsed = _parse(*given)
+    assert (parsed.steps_per_execution, parsed.warmup, parsed.steps) == numbers
 
 
 def test_short_comparison():

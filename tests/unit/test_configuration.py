@@ -20,7 +20,7 @@ def _clean_environment(monkeypatch):
 def test_defaults():
     config = configuration.load({})
     assert config.slice_bytes == 120 * 1024
-    assert config.credit_bytes == 1024 * 1024
+    assert config.credit_bytes == 768 * 1024
     assert config.overlap is True
     assert config.trace is False
 

@@ -1,6 +1,7 @@
 """What TensorFlow makes of the graph of a training step."""
 
 import collections
+import math
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 import hvd_p3
+from hvd_p3 import ops
 from hvd_p3.overlap import arrival_points
 from hvd_p3.overlap.arrival_points import ArrivalPoints
 
@@ -56,23 +58,45 @@ def test_overlap_leaves_fusions(gated_engine, is_built_late):
     assert _fused_ops(True, is_built_late) == immediate
 
 
+def _arrivals_in(graph):
+    """What each op that notes an arrival has as inputs, and for which slots."""
+    return [
+        (list(op.inputs), [name.decode() for name in op.get_attr("slot_names")])
+        for op in graph.get_operations()
+        if op.type == "HvdP3Arrival"
+    ]
+
+
 def test_variables_of_a_layer_share_the_point_before_it_until_a_push():
-    points = ArrivalPoints()
     layers = [keras.layers.Dense(2), keras.layers.Dense(2)]
     for layer in layers:
         layer.build((1, 2))
-    kernel, bias, other = (points.of(each) for each in [*layers[0].variables, layers[1].kernel])
-    with tf.Graph().as_default() as graph:
-        assert kernel.found_in(graph) == []
+    variables = [*layers[0].variables, layers[1].kernel]
+    slots = [ops.Slot(name) for name in ("kernel", "bias", "other")]
+    points = ArrivalPoints(variables, slots)
+
+    def program():
+        graph = tf.compat.v1.get_default_graph()
+        points.arrive(graph, 0)
         before = tf.ones([1, 2])
-        assert bias.found_in(graph) == []
-        assert other.found_in(graph) == [before]
+        points.arrive(graph, 1)
+        points.arrive(graph, 2)
         product = 2 * before
-        assert kernel.found_in(graph)[0] is product
+        points.arrive(graph, 0)
         after = product + 1
-        assert bias.found_in(graph)[0] is product
-        bias.forget(graph)
-        assert bias.found_in(graph)[0] is after
+        points.arrive(graph, 1)
+        points.forget(graph)
+        points.arrive(graph, 1)
+        found.extend([before, product, after])
+
+    found = []
+    graph = tf.function(program).get_concrete_function().graph
+    before, product, after = found
+    (first, second, third, fourth) = _arrivals_in(graph)
+    assert first == ([], ["kernel", "bias"])
+    assert second[0][0] is before and second[1] == ["other"]
+    assert third[0][0] is product and third[1] == ["kernel", "bias"]
+    assert fourth[0][0] is after and fourth[1] == ["bias"]
 
 
 def _ops_before(op):
@@ -99,7 +123,9 @@ def _forward_graph_of_overlapped(layers):
     return graph
 
 
-def test_updates_wait_for_the_forward_pass_to_come_near(gated_engine):
+@pytest.mark.parametrize("most_points", [arrival_points.MOST_POINTS, 4])
+def test_updates_wait_for_the_forward_pass_to_come_near(gated_engine, monkeypatch, most_points):
+    monkeypatch.setattr(arrival_points, "MOST_POINTS", most_points)
     ahead = arrival_points.LAYERS_AHEAD
     layers = [keras.layers.Dense(2, name=f"layer{number}") for number in range(ahead + 3)]
     graph = _forward_graph_of_overlapped(layers)
@@ -107,9 +133,14 @@ def test_updates_wait_for_the_forward_pass_to_come_near(gated_engine):
     updates = [op for op in graph.get_operations() if op.type == "HvdP3IsPending"]
     products = [op.name for op in graph.get_operations() if op.type == "MatMul"]
     assert len(updates) == 2 * len(layers) and len(products) == len(layers)
+    layers_per_point = math.ceil(len(layers) / most_points)
     for number, update in enumerate(updates):
         computed = sum(name in _ops_before(update) for name in products)
-        assert computed == max(0, number // 2 - ahead)
+        layer = max(0, number // 2 - ahead)
+        assert computed == layer - layer % layers_per_point
+    arrivals = _arrivals_in(graph)
+    assert len(arrivals) == math.ceil(len(layers) / layers_per_point)
+    assert len({name for _, names in arrivals for name in names}) == len(updates)
 
 
 def test_a_pull_costs_no_further_op(gated_engine):

@@ -76,7 +76,7 @@ class Settings:
     """
 
     slice_bytes: int = 120 * 1024
-    credit_bytes: int = 1024 * 1024
+    credit_bytes: int = 768 * 1024
     priorities: bool = True
     fuse: bool = True
     fusion_bytes: int = 128 * 1024 * 1024

@@ -74,7 +74,7 @@ def test_p3_is_never_slower_than_fifo_where_only_bytes_cost_something(
     ],
 )
 def test_p3_and_fifo_with_latencies(model, ranks, gbit_per_s, slower_with_the_defaults):
-    """With 20 us of latency and a cycle of 1 ms. With slices and credit of 120 KiB and 1 MiB, P3
+    """With 20 us of latency and a cycle of 1 ms. With slices and credit of 120 KiB and 768 KiB, P3
     can be slower than FIFO; with the best of those that `hvd-p3 plan` tries it is slower by 1 % at
     most, which is what it takes settings to be chosen over the defaults."""
     profile = builtin.load(model)
