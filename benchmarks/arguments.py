@@ -65,13 +65,13 @@ def parse(arguments, description):
         "--steps-per-execution",
         type=int,
         metavar="N",
-        help="Keras's steps_per_execution, of all systems (default: 6; 1 with --autotune and for "
+        help="Keras's steps_per_execution, of all systems (default: 8; 1 with --autotune and for "
         "other commands than compare)",
     )
     parser.add_argument(
         "--warmup", type=int, help="steps before the measured ones (default: N, or 2 if N is 1)"
     )
-    parser.add_argument("--steps", type=int, help="measured steps (default: 2 N, or 5 if N is 1)")
+    parser.add_argument("--steps", type=int, help="measured steps (default: N, or 5 if N is 1)")
     _add_choices(parser, "--models", experiments.MODELS, "these models instead")
     parser.add_argument(
         "--ratios", nargs="+", type=float, metavar="R", help="these ratios r instead"
@@ -122,13 +122,13 @@ def parse(arguments, description):
 def _fill_in_steps(parsed):
     if parsed.steps_per_execution is None:
         # The search counts executions.
-        is_short = parsed.command != "compare" or parsed.autotune
-        parsed.steps_per_execution = 1 if is_short else 6
+        one_by_one = parsed.command != "compare" or parsed.autotune
+        parsed.steps_per_execution = 1 if one_by_one else 8
     several = parsed.steps_per_execution
     if parsed.warmup is None:
         parsed.warmup = 2 if several == 1 else several
     if parsed.steps is None:
-        parsed.steps = 5 if several == 1 else 2 * several
+        parsed.steps = 5 if several == 1 else several
 
 
 def _add_choices(parser, option, choices, text):
@@ -149,8 +149,8 @@ def _check(parser, parsed):
     several = parsed.steps_per_execution
     if several < 1 or parsed.warmup % several or parsed.steps % several:
         parser.error(
-            "--steps-per-execution must be at least 1, and --warmup and --steps multiples of it, "
-            f"received {several}, {parsed.warmup} and {parsed.steps}"
+            "--steps-per-execution must be at least 1, and --warmup and --steps multiples of it; "
+            f"they are {several}, {parsed.warmup} and {parsed.steps}"
         )
     if not parsed.bandwidth > 0 or parsed.steps < 2 or parsed.warmup < 1:
         parser.error("--bandwidth must be above 0, --steps at least 2 and --warmup at least 1")

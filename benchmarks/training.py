@@ -17,6 +17,8 @@ from hvd_p3_tools.planner import fit
 from hvd_p3_tools.planner import model_tables as models
 
 _LEARNING_RATE = 1e-3
+# Of replayed models, whose gradients are used again: TensorFlow may scale them where they lie.
+_REPLAYED_LEARNING_RATE = 1.0
 # Of Horovod: up to what its fused buffers may hold of the models here.
 _ALL_REDUCE_SIZES = tuple(4**power for power in range(6, 14))  # bytes, 4 KiB to 64 MiB
 _ALL_REDUCE_REPEATS = 3
@@ -26,8 +28,8 @@ class StepTimer(keras.callbacks.Callback):
     """Times the steps after some to warm up, and the processor time of this process.
 
     A step is the time from the end of one to the end of the next: in overlapped mode its
-    communication reaches into the next step, so no shorter span has all of one. Of several steps in
-    one execution the mean is taken.
+    communication reaches into the next step, so no shorter span has all of one. Of the steps of one
+    execution it knows the mean.
 
     Args:
         warmup: int. Steps that are not timed.
@@ -54,6 +56,16 @@ class StepTimer(keras.callbacks.Callback):
         return (self.cpu_s[-1] - self.cpu_s[0]) / (executions * self._steps_per_execution)
 
 
+def replayed_step_s(measurement):
+    """Returns the times of the measured steps as a replayed model has recorded them, in seconds.
+
+    Each is from the beginning of the forward pass before to that of its own, so one of each
+    execution contains Keras's code between two executions.
+    """
+    recorded = replay.last_steps(table_of(measurement), measurement["steps"] + 1)
+    return np.diff([step[0]["start_s"] for step in recorded]).tolist()
+
+
 def processor_seconds():
     """User and system time of this process so far, of all its threads."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -74,16 +86,16 @@ class HorovodOptimizer(keras.optimizers.SGD):
         return super().apply(reduced, trainable_variables)
 
 
-def compile_for(system, model, loss, steps_per_execution=1):
+def compile_for(system, model, loss, learning_rate, steps_per_execution=1):
     """Compiles a model for a system; returns the callbacks that the system's users would add."""
     if system["family"] == "hvd_p3":
         import hvd_p3  # not in the processes of the other systems, see rank_program.py
 
-        optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(_LEARNING_RATE))
+        optimizer = hvd_p3.DistributedOptimizer(keras.optimizers.SGD(learning_rate))
     elif system["family"] == "keras":
-        optimizer = keras.optimizers.SGD(_LEARNING_RATE)
+        optimizer = keras.optimizers.SGD(learning_rate)
     else:
-        optimizer = HorovodOptimizer(_LEARNING_RATE)
+        optimizer = HorovodOptimizer(learning_rate)
     model.compile(optimizer, loss=loss, jit_compile=False, steps_per_execution=steps_per_execution)
     optimizer.build(model.trainable_variables)
     if system["overlapped"]:
@@ -106,18 +118,23 @@ def table_of(measurement):
 def measure_training(system, measurement):
     """Trains one model, once for each computation time; yields a dict for each."""
     model, loss, data = make_workload(measurement)
-    callbacks = compile_for(system, model, loss, measurement["steps_per_execution"])
+    is_replayed = measurement["model"] in models.names()
+    learning_rate = _REPLAYED_LEARNING_RATE if is_replayed else _LEARNING_RATE
+    several = measurement["steps_per_execution"]
+    callbacks = compile_for(system, model, loss, learning_rate, several)
     slow = horovod.rank() == horovod.size() - 1
     for compute_s in measurement["compute_s"]:
         replay.set_step_time(compute_s * (measurement["straggler"] if slow else 1.0))
-        timer = StepTimer(measurement["warmup"], measurement["steps_per_execution"])
+        timer = StepTimer(measurement["warmup"], several)
         steps = measurement["warmup"] + measurement["steps"]
         model.fit(data, steps_per_epoch=steps, verbose=0, callbacks=[*callbacks, timer])
         if system["overlapped"] and not model.optimizer.is_overlapped():
             raise SystemExit("overlapped mode was asked for, but training was immediate")
         result = {
             "compute_s": compute_s,
-            "step_s": timer.step_s(),
+            "step_s": (
+                replayed_step_s(measurement) if is_replayed and several > 1 else timer.step_s()
+            ),
             "cpu_s": mean_over_ranks(timer.cpu_s_per_step()),
             "bytes": sum(4 * int(np.prod(each.shape)) for each in model.trainable_variables),
         }

@@ -62,7 +62,7 @@ class Configuration:
         "Largest slice of a gradient that is sent as one message, in bytes.",
     )
     credit_bytes: int = _setting(
-        1024 * 1024,
+        768 * 1024,
         _parse_integer,
         int,
         _at_least(1),

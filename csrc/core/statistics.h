@@ -13,7 +13,7 @@ struct StatisticsSnapshot {
   int64_t negotiation_rounds = 0;  // control all-reduces finished
   int64_t communication_ns = 0;    // wall time with at least one slice in flight
   int64_t forward_wait_ns = 0;     // wall time with at least one reader blocked on a reduction
-  int64_t held_bytes = 0;          // gradient and output buffers held by unfinished tensors now
+  int64_t held_bytes = 0;          // buffers of unfinished tensors now; in place, they count once
 };
 
 // Wall time during which a count was above zero, that is, the length of a union of intervals.

@@ -24,8 +24,8 @@ constexpr int64_t kAnyVersion = -1;
 
 class GradientSlot : public tensorflow::ResourceBase {
  public:
-  // What is reduced, into `output`, a buffer of the same type and shape on the same device, which
-  // may be the same.
+  // What is reduced, into `output`: a buffer of the same type and shape on the same device, or the
+  // gradient's own.
   struct Pushed {
     tensorflow::Tensor gradient;
     tensorflow::Tensor output;

@@ -37,8 +37,8 @@ absl::Status FindEngine(std::shared_ptr<Engine>* engine) {
 // The input that is reduced, of all ops that do so.
 constexpr int kReducedInput = 1;
 
-// The buffer that the reduced tensor is written to: that of the input itself, if nothing else uses
-// it, as is so for most gradients.
+// The buffer that the reduced tensor is written to: that of the input itself if nothing else uses
+// it, as is so for most gradients in overlapped mode.
 absl::Status AllocateReduced(OpKernelContext* context, const GradientSlot& slot, Tensor* output) {
   const Tensor& tensor = context->input(kReducedInput);
   const absl::Status status = context->forward_input_or_allocate_temp(

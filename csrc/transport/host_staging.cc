@@ -19,37 +19,29 @@ void CopyScaled(DataType dtype, const void* input, void* output, int64_t count, 
 
 }  // namespace
 
-HostStaging::HostStaging(SliceReduction reduction, const StagingNeeds& needs)
+HostStaging::HostStaging(SliceReduction reduction, int64_t least_count)
     : reduction_(std::move(reduction)) {
   const DataType dtype = reduction_.dtype;
   int64_t elements = 0;
   for (const Segment& segment : reduction_.segments) elements += segment.count;
-  count_ = std::max(elements, needs.least_count);
-  const bool whole = reduction_.segments.size() == 1 && count_ == elements;
-
-  if (whole) {
-    receive_ = reduction_.segments.front().output;
+  count_ = std::max(elements, least_count);
+  if (reduction_.segments.size() == 1 && count_ == elements) {
+    buffer_ = reduction_.segments.front().output;
   } else {
-    received_.reset(new char[static_cast<size_t>(bytes())]);
-    receive_ = received_.get();
+    // Not value-initialised: every byte is written below.
+    packed_.reset(new char[static_cast<size_t>(bytes())]);
+    buffer_ = packed_.get();
   }
-  if (whole && reduction_.prescale == 1.0) {
-    send_ = reduction_.segments.front().input;
-    if (send_ != receive_ || needs.may_share) return;
-  }
-  // Not value-initialised: every byte is written below.
-  packed_.reset(new char[static_cast<size_t>(bytes())]);
-  send_ = packed_.get();
-  char* position = packed_.get();
+  char* position = static_cast<char*>(buffer_);
   for (const Segment& segment : reduction_.segments) {
     CopyScaled(dtype, segment.input, position, segment.count, reduction_.prescale);
     position += segment.count * ElementBytes(dtype);
   }
-  std::fill(position, packed_.get() + bytes(), '\0');
+  std::fill(position, static_cast<char*>(buffer_) + bytes(), '\0');
 }
 
 void HostStaging::Finish() {
-  const char* position = static_cast<const char*>(receive_);
+  const char* position = static_cast<const char*>(buffer_);
   for (const Segment& segment : reduction_.segments) {
     CopyScaled(reduction_.dtype, position, segment.output, segment.count, reduction_.postscale);
     position += segment.count * ElementBytes(reduction_.dtype);

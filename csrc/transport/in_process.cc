@@ -134,7 +134,7 @@ class InProcessTransport : public Transport {
     const DataType dtype = staging->dtype();
     const int64_t count = staging->count();
     state_->Join("slice", sequence, rank_, DataTypeName(dtype) + std::to_string(count),
-                 std::string(static_cast<const char*>(staging->send()), bytes),
+                 std::string(static_cast<const char*>(staging->buffer()), bytes),
                  [dtype, count](const std::vector<std::string>& parts) {
                    std::string total = parts.front();
                    for (size_t i = 1; i < parts.size(); ++i) {
@@ -147,7 +147,7 @@ class InProcessTransport : public Transport {
     if (options.slice_held) held = [&options, count] { return options.slice_held(count); };
     *collective = std::make_unique<InProcessCollective>(
         state_, "slice", sequence, delay_us, held, [staging](const std::string& result) {
-          std::memcpy(staging->receive(), result.data(), result.size());
+          std::memcpy(staging->buffer(), result.data(), result.size());
           staging->Finish();
         });
     return {};

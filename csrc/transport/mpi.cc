@@ -148,13 +148,12 @@ Status MakeMpiTransport(bool horovod_sleeps, std::unique_ptr<ControlChannel>* co
   if (!status.ok()) return status;
   status = CheckSameOnAllRanks(*control_communicator, horovod_sleeps);
   if (!status.ok()) return status;
-  const bool may_share = ChooseAllReduceAlgorithm(slice_communicator->size());
+  ChooseAllReduceAlgorithm(slice_communicator->size());
   bool independent = false;
   status = TrySumsIndependentOfSlices(*slice_communicator, &independent);
   if (!status.ok()) return status;
   const auto requests = std::make_shared<MpiRequests>();
-  *transport = std::make_unique<MpiTransport>(std::move(slice_communicator), requests, independent,
-                                              may_share);
+  *transport = std::make_unique<MpiTransport>(std::move(slice_communicator), requests, independent);
 #ifdef HVD_P3_WITH_CUDA
   status = AddGpus(*control_communicator, transport);
 #endif

@@ -13,15 +13,15 @@ constexpr int kLibraryChooses = 0;
 constexpr int kRing = 1;
 constexpr int kRabenseifner = 3;
 
-// Sums `values` over the ranks as slices of these lengths.
+// Sums `values` over the ranks as slices of these lengths, in place as all slices are.
 Status Sum(const MpiCommunicator& communicator, const std::vector<float>& values,
            const std::vector<int>& lengths, std::vector<float>* sums) {
-  sums->resize(values.size());
+  *sums = values;
   size_t offset = 0;
   for (const int length : lengths) {
     MPI_Request request = MPI_REQUEST_NULL;
-    Status status = FromMpi(MPI_Iallreduce(values.data() + offset, sums->data() + offset, length,
-                                           MPI_FLOAT, MPI_SUM, communicator.get(), &request),
+    Status status = FromMpi(MPI_Iallreduce(MPI_IN_PLACE, sums->data() + offset, length, MPI_FLOAT,
+                                           MPI_SUM, communicator.get(), &request),
                             "MPI_Iallreduce");
     if (status.ok()) status = FromMpi(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
     if (!status.ok()) return status;
@@ -32,26 +32,25 @@ Status Sum(const MpiCommunicator& communicator, const std::vector<float>& values
 
 }  // namespace
 
-bool ChooseAllReduceAlgorithm(int size) {
+void ChooseAllReduceAlgorithm(int size) {
   int provided = 0;
   // MPI_T stays initialised: the variable keeps its value only as long as something uses it.
-  if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) return false;
+  if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) return;
   int index = 0;
   MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
   int count = 0;
   if (MPI_T_cvar_get_index(kOpenMpiVariable, &index) != MPI_SUCCESS ||
       MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) != MPI_SUCCESS) {
-    return false;
+    return;
   }
   int algorithm = kLibraryChooses;
   if (count == 1 && MPI_T_cvar_read(handle, &algorithm) == MPI_SUCCESS &&
       algorithm == kLibraryChooses) {
     const bool power_of_two = (size & (size - 1)) == 0;
     const int chosen = power_of_two ? kRabenseifner : kRing;
-    if (MPI_T_cvar_write(handle, &chosen) == MPI_SUCCESS) algorithm = chosen;
+    MPI_T_cvar_write(handle, &chosen);
   }
   MPI_T_cvar_handle_free(&handle);
-  return algorithm != kLibraryChooses;
 }
 
 Status TrySumsIndependentOfSlices(const MpiCommunicator& communicator, bool* independent) {

@@ -18,11 +18,7 @@ namespace hvd_p3 {
 // Affects all of the process's non-blocking all-reduces; Horovod's are blocking. Leaves an
 // algorithm that the user has chosen, and does nothing where the MPI library has no such choice.
 // Call once, after MPI is initialised.
-//
-// Returns whether an algorithm is chosen now. MPI wants either all ranks or none to reduce in
-// place, since a library may go another way then. With a chosen algorithm Open MPI sends the same
-// messages either way, so each rank may do as its own buffers ask.
-bool ChooseAllReduceAlgorithm(int size);
+void ChooseAllReduceAlgorithm(int size);
 
 // Whether each element of a sum is the same bits wherever in a slice of whatever length it stands:
 // tried out on numbers of many magnitudes, and false unless it holds on all ranks. Collective.

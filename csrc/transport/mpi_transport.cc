@@ -57,15 +57,15 @@ class MpiTransport::Operations {
 
 class MpiTransport::Slice : public Collective {
  public:
-  Slice(const SliceReduction& reduction, int size, bool may_share)
+  Slice(const SliceReduction& reduction, int size)
       // Open MPI's algorithms need an element for each rank.
-      : staging_(reduction, {/*least_count=*/size, may_share}) {}
+      : staging_(reduction, size) {}
 
   Status Start(MPI_Comm comm, MPI_Datatype datatype, MPI_Op op, MpiRequests* requests) {
     MPI_Request request = MPI_REQUEST_NULL;
-    const void* send = staging_.send() == staging_.receive() ? MPI_IN_PLACE : staging_.send();
+    // MPI asks that all ranks reduce in place or none; whose gradient is in its output differs.
     const Status status =
-        FromMpi(MPI_Iallreduce(send, staging_.receive(), static_cast<int>(staging_.count()),
+        FromMpi(MPI_Iallreduce(MPI_IN_PLACE, staging_.buffer(), static_cast<int>(staging_.count()),
                                datatype, op, comm, &request),
                 "MPI_Iallreduce");
     if (status.ok()) requests->Add(request, &pending_);
@@ -83,13 +83,11 @@ class MpiTransport::Slice : public Collective {
 };
 
 MpiTransport::MpiTransport(std::unique_ptr<MpiCommunicator> communicator,
-                           std::shared_ptr<MpiRequests> requests, bool sums_independent_of_slices,
-                           bool may_share)
+                           std::shared_ptr<MpiRequests> requests, bool sums_independent_of_slices)
     : communicator_(std::move(communicator)),
       operations_(std::make_unique<Operations>()),
       requests_(std::move(requests)),
-      sums_independent_of_slices_(sums_independent_of_slices),
-      may_share_(may_share) {}
+      sums_independent_of_slices_(sums_independent_of_slices) {}
 
 MpiTransport::~MpiTransport() = default;
 
@@ -104,7 +102,7 @@ Status MpiTransport::Start(const SliceReduction& reduction,
   Status status = CheckNotFinalized();
   if (!status.ok()) return status;
   const auto [datatype, op] = operations_->For(reduction.dtype);
-  auto slice = std::make_unique<Slice>(reduction, communicator_->size(), may_share_);
+  auto slice = std::make_unique<Slice>(reduction, communicator_->size());
   status = slice->Start(communicator_->get(), datatype, op, requests_.get());
   *collective = std::move(slice);
   return status;

@@ -12,9 +12,8 @@ namespace hvd_p3 {
 
 class MpiTransport : public Transport {
  public:
-  // `may_share`: whether a rank may reduce in place where others do not.
   MpiTransport(std::unique_ptr<MpiCommunicator> communicator, std::shared_ptr<MpiRequests> requests,
-               bool sums_independent_of_slices, bool may_share);
+               bool sums_independent_of_slices);
   ~MpiTransport() override;
 
   Status Start(const SliceReduction& reduction, std::unique_ptr<Collective>* collective) override;
@@ -31,7 +30,6 @@ class MpiTransport : public Transport {
   const std::unique_ptr<Operations> operations_;
   const std::shared_ptr<MpiRequests> requests_;
   const bool sums_independent_of_slices_;
-  const bool may_share_;
 };
 
 }  // namespace hvd_p3

@@ -51,10 +51,12 @@ class ArrivalPoints:
         # By the path: variables of models that are built late have short names.
         self._layers = [path_of(variable).rpartition("/")[0] for variable in variables]
         self._slots = slots
+        # One that belongs to no layer counts as a layer of its own.
+        layers = len({layer or index for index, layer in enumerate(self._layers)})
         on_host = all("GPU" not in slot.device for slot in slots)
         # On a GPU a result that is not complete counts from the arrival on: too early, and the
         # stream would wait before it has computed the layers between. No thread waits there.
-        self._layers_per_point = -(-len(set(self._layers)) // MOST_POINTS) if on_host else 1
+        self._layers_per_point = -(-layers // MOST_POINTS) if on_host else 1
         self._passes = weakref.WeakKeyDictionary()  # graph -> _ForwardPass
 
     def arrive(self, graph, index):

@@ -2,6 +2,8 @@
 
 import functools
 
+import tensorflow as tf
+
 from hvd_p3 import xla
 from hvd_p3.local_aggregation import in_this_branch, run_if
 from hvd_p3.overlap import eligibility, guarded_function, guarded_variable
@@ -30,7 +32,7 @@ class OverlappedUpdates:
         self._wire_formats = wire_formats
         self._pending = []
         pending_update_of = []
-        arrivals = ArrivalPoints(self._variables, reducer.slots)
+        self._arrivals = ArrivalPoints(self._variables, reducer.slots)
         states, _ = eligibility.state_of_each_variable(optimizer)
         for index, (variable, state) in enumerate(zip(self._variables, states, strict=True)):
             native = native_variable(variable)
@@ -40,7 +42,7 @@ class OverlappedUpdates:
                 reducer.slots[index],
                 late_updates,
                 wire_formats[index],
-                arrivals,
+                self._arrivals,
             )
             pending_update_of.append((native, pending))
             pending_update_of += [(native_variable(each), pending) for each in state]
@@ -77,6 +79,7 @@ class OverlappedUpdates:
         xla.check_not_compiling()
         # Variables that this step has not read may have updates of an earlier step pending.
         self.guard_all()
+        self._arrivals.forget(tf.compat.v1.get_default_graph())
         dense, sparse, local = self._reducer.split(gradients)
         sent = {index: self._wire_formats[index] for index in dense}
         handles = self._reducer.handles(sent)

@@ -96,7 +96,6 @@ class PendingUpdate:
 
     def push(self, gradient, step_context, tensor_handle):
         """Starts the reduction of this step's gradient. Guard first: one update can be pending."""
-        self._arrivals.forget(tf.compat.v1.get_default_graph())
         version = self._late_updates.version
         sent = self._wire_format.compress(gradient)
         ops.push(self._slot, sent, step_context, tensor_handle, version)

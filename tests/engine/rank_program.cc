@@ -154,10 +154,12 @@ void RankProgram::SubmitTensor(int tensor, int step) {
   auto reduction = std::make_unique<Reduction>();
   reduction->tensor = tensor;
   reduction->step = step;
-  reduction->input = Filled(spec, rank_, step, tensor);
-  reduction->output.resize(reduction->input.size());
+  const auto in_place = scenario_.in_place.find(rank_);
+  reduction->in_place = in_place != scenario_.in_place.end() && in_place->second.count(tensor) > 0;
+  reduction->input() = Filled(spec, rank_, step, tensor);
+  reduction->output.resize(reduction->input().size());
   Submission submission;
-  submission.input = reduction->input.data();
+  submission.input = reduction->input().data();
   submission.output = reduction->output.data();
   const auto on_device = scenario_.on_device.find(rank_);
   reduction->on_device =
@@ -188,11 +190,12 @@ void RankProgram::PutOnDevice(Reduction* reduction, Submission* submission) {
   const auto index = scenario_.device_index.find(reduction->tensor);
   submission->device.index = index == scenario_.device_index.end() ? 0 : index->second;
   std::vector<char> value =
-      std::exchange(reduction->input, std::vector<char>(reduction->output.size(), kGarbage));
+      std::exchange(reduction->input(), std::vector<char>(reduction->output.size(), kGarbage));
   compute_stream_->Enqueue([reduction, value = std::move(value)] {
-    std::copy(value.begin(), value.end(), reduction->input.begin());
+    std::copy(value.begin(), value.end(), reduction->input().begin());
   });
-  submission->input = reduction->input.data();
+  submission->input = reduction->input().data();
+  submission->output = reduction->output.data();
   submission->ready = compute_stream_->Record();
   submission->enqueued = [this, reduction](const std::shared_ptr<StreamEvent>& event) {
     reduction->enqueued = true;

@@ -33,8 +33,10 @@ class RankProgram {
   struct Reduction {
     int tensor = 0;
     int step = 0;
-    std::vector<char> input;
+    std::vector<char> separate_input;
     std::vector<char> output;
+    bool in_place = false;
+    std::vector<char>& input() { return in_place ? output : separate_input; }
     bool on_device = false;
     bool enqueued = false;           // reported by the engine
     bool overlaps_previous = false;  // submitted before the tensor's previous one completed

@@ -63,6 +63,10 @@ Scenario ParseScenario(std::istream& input) {
       int rank = 0;
       line >> rank;
       for (int tensor = 0; line >> tensor;) scenario.on_device[rank].insert(tensor);
+    } else if (word == "in_place") {  // rank tensors...
+      int rank = 0;
+      line >> rank;
+      for (int tensor = 0; line >> tensor;) scenario.in_place[rank].insert(tensor);
     } else if (word == "device_index") {  // tensor index
       int tensor = 0;
       line >> tensor;

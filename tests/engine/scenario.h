@@ -29,6 +29,7 @@ struct Scenario {
   std::map<std::pair<int, int>, std::vector<std::pair<int, int64_t>>> submissions;  // (rank, step)
   std::map<int, std::pair<int, std::vector<int64_t>>> shapes;  // rank -> (tensor, its other shape)
   std::map<int, std::set<int>> on_device;  // rank -> its tensors in the memory of a device
+  std::map<int, std::set<int>> in_place;   // rank -> its tensors that are reduced in place
   std::map<int, int> device_index;         // tensor -> its device, instead of the first
   std::map<int, std::string> arguments;    // rank -> of its declaration
   std::set<int> announcing;                // ranks that declare the group without tensors

@@ -38,6 +38,7 @@ class Scenario:
     # (rank, step) -> list of (tensor index, delay in microseconds); by default all in order.
     submissions: dict = dataclasses.field(default_factory=dict)
     on_device: set = dataclasses.field(default_factory=set)  # indices of tensors
+    in_place: dict = dataclasses.field(default_factory=dict)  # rank -> set of indices
     extra_lines: list = dataclasses.field(default_factory=list)
 
     def text(self):
@@ -49,6 +50,8 @@ class Scenario:
         for rank in range(self.ranks):
             if self.on_device:
                 lines.append(f"device {rank} " + " ".join(map(str, sorted(self.on_device))))
+            if self.in_place.get(rank):
+                lines.append(f"in_place {rank} " + " ".join(map(str, sorted(self.in_place[rank]))))
             for step in range(self.steps):
                 entries = self.submissions.get((rank, step), in_order)
                 flat = " ".join(f"{tensor} {delay}" for tensor, delay in entries)
@@ -103,6 +106,7 @@ def scenarios(draw):
         most_event_delay_us=draw(strategies.sampled_from([0, 0, 300])),
         # Host memory, the memory of a simulated device, and both.
         on_device=draw(strategies.just(set()) | strategies.just(indices) | some),
+        in_place={rank: draw(some) for rank in range(ranks)},
         submissions={
             (rank, step): [(index, draw(delay)) for index in draw(order)]
             for rank in range(ranks)

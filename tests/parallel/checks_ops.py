@@ -101,6 +101,27 @@ def check_not_a_number_and_infinity_pass_through():
         assert np.isnan(total[3]), total
 
 
+def check_only_what_nothing_else_uses_is_reduced_in_place():
+    """On one rank the program uses the tensor itself, too; on the others it is overwritten."""
+    values = [np.random.default_rng(rank).normal(size=100_003) for rank in range(hvd.size())]
+    values = [each.astype("float32") for each in values]
+    is_used = hvd.rank() == 0
+
+    @tf.function
+    def reduce(x):
+        doubled = 2.0 * x
+        reduced = hvd.ops.all_reduce(doubled, name="in_place", op=hvd.Sum)
+        return reduced, doubled if is_used else tf.constant(0.0)
+
+    for _ in range(3):
+        given = tf.constant(values[hvd.rank()])
+        reduced, used = reduce(given)
+        same_bits(reduced, 2 * sum(values), "sum")
+        same_bits(given, values[hvd.rank()], "argument")
+        if is_used:
+            same_bits(used, 2 * values[0], "what is used elsewhere")
+
+
 def check_empty_tensor_and_scalar():
     same_bits(hvd.ops.all_reduce(tf.zeros([0, 3]), name="empty"), np.zeros([0, 3], "f"), "empty")
     values = [3.0, 5.0]

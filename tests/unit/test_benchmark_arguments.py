@@ -28,7 +28,7 @@ def _choose(*given):
         (["--bandwidth", "0"], "--bandwidth must be above 0"),
         (["--seconds", "nan"], "--seconds above 0"),
         (["--steps-per-execution", "0"], "--steps-per-execution must be at least 1"),
-        (["--steps", "5"], "--warmup and --steps multiples of it, received 6, 6 and 5"),
+        (["--steps", "5"], "--warmup and --steps multiples of it; they are 8, 8 and 5"),
         (["--cycle-time", "0"], "--cycle-time must be above 0, received 0"),
         (["--slice-kib", "2048"], "no --credit-kib below a slice"),
         (["tune", "--systems", "stock-horovod-mpi"], "tune searches the settings of"),
@@ -45,7 +45,7 @@ def test_what_makes_no_sense_is_said(given, message, capsys):
 @pytest.mark.parametrize(
     ("given", "numbers"),
     [
-        ([], (6, 6, 12)),
+        ([], (8, 8, 8)),
         (["--steps-per-execution", "1"], (1, 2, 5)),
         (["--steps-per-execution", "4", "--steps", "20"], (4, 4, 20)),
         (["--autotune"], (1, 230, 5)),

@@ -633,6 +633,15 @@ def test_eager_steps_train_immediately_and_say_so(gated_engine, recwarn, compile
     assert "eagerly" in said[0]
 
 
+def test_gradients_are_reduced_in_their_own_memory(gated_engine):
+    model = _overlapped_model(_Probe())
+    gated_engine.gate.hold(_SECOND_LAYER_ELEMENTS)
+    model.train_on_batch(*_batch())
+    _wait_until(lambda: hvd_p3.statistics()["held_bytes"] <= 4 * _SECOND_LAYER_ELEMENTS)
+    assert hvd_p3.statistics()["held_bytes"] == 4 * _SECOND_LAYER_ELEMENTS
+    gated_engine.gate.hold(0)
+
+
 def test_update_that_is_lost_is_never_mistaken_for_an_applied_one(gated_engine):
     model = _overlapped_model(_Probe())
     model.train_on_batch(*_batch())

@@ -94,7 +94,8 @@ def test_one_baseline():
 def test_train_with_p3():
     # Slices of the last layer are sent from 0.3 s after the beginning of the backward pass on. At
     # 0.65 s the first layer's gradient is made: 3 are sent, 6 are in flight, as 768 KiB of
-    # credit hold, so that its 2 slices are the 10th and 11th, up to 1.4 s. All 22 are sent at 2.5 s.
+    # credit hold, so that its 2 slices are the 10th and 11th, up to 1.4 s. All 22 are sent at
+    # 2.5 s.
     profile = models.profile(
         (0.2, 0.35, 2 * _SLICE), (0.2, 0.3, 20 * _SLICE), activation_bytes=1000
     )
