@@ -112,19 +112,29 @@ class GradientReducer:
         """
         return self._declare(sent)[0]
 
-    def fused_with(self, sent):
-        """Returns which gradients are reduced as one message with each.
+    def after_message(self, sent, tensors):
+        """Returns what each push must wait for: all gradients that are reduced as one message with it.
 
         A step must push all of them or none: if it failed between two pushes, the reduction of the
         first would wait forever.
 
         Args:
             sent: dict of variable index to what has the dtype and shape that are sent.
+            tensors: dict of variable index to tensor, of a graph that is being traced.
 
         Returns:
-            dict of variable index to the list of indices of its message, including its own.
+            dict of variable index to a list for `tf.control_dependencies`.
         """
-        return {index: fused for fused in self._declare(sent)[1] for index in fused}
+        after = {}
+        for fused in self._declare(sent)[1]:
+            computed = [tensors[index] for index in fused]
+            if len(fused) > 1:
+                # One op for the message: with an edge from each tensor to each push, a message of
+                # a hundred tensors would have ten thousand.
+                with tf.control_dependencies(computed), tf.device(self.slots[fused[0]].device):
+                    computed = [tf.no_op()]
+            after.update(dict.fromkeys(fused, computed))
+        return after
 
     def _declare(self, sent):
         if self._process is not process.current():
@@ -274,10 +284,10 @@ class GradientReducer:
         if tf.executing_eagerly():
             return self._reduce_eagerly(tensors, handles)
         ops.note_arrival([self.slots[index] for index in tensors], list(tensors.values()))
-        fused = self.fused_with(tensors)
+        after = self.after_message(tensors, tensors)
         reduced = {}
         for index, tensor in tensors.items():
-            with tf.control_dependencies([tensors[each] for each in fused[index]]):
+            with tf.control_dependencies(after[index]):
                 reduced[index] = ops.all_reduce_slot(self.slots[index], tensor, handles[index])
         return reduced
 

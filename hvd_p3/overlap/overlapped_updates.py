@@ -95,12 +95,12 @@ class OverlappedUpdates:
         )
         context = self._late_updates.context()
         run_if(condition, self._late_updates.context_taken, after=values_of([gradients[first]]))
-        fused = self._reducer.fused_with(sent)
+        after = self._reducer.after_message(sent, dense)
         version = self._late_updates.version
         for index, gradient in dense.items():
             # A condition for each gradient, so that none waits for the others of the step.
             push = functools.partial(self._pending[index].push, gradient, context, handles[index])
-            run_if(condition, push, after=[dense[each] for each in fused[index]])
+            run_if(condition, push, after=after[index])
 
         def update(index, gradient):
             for own in in_this_branch({index: gradient}).values():
