@@ -89,9 +89,9 @@ def run_if(condition, function, after):
     Args:
         condition: Bool tensor or `None`.
         function: Function without arguments.
-        after: List of tensors or operations. Without them, in a step that fails before it has computed them,
-            nothing in the function runs. Inside of a branch TensorFlow may drop control
-            dependencies on tensors from outside, so the condition has them.
+        after: List of tensors or operations. Without them, in a step that fails before it has
+            computed them, nothing in the function runs. Inside of a branch TensorFlow may drop
+            control dependencies on tensors from outside, so the condition has them.
     """
     with tf.control_dependencies(after):
         if condition is None:

@@ -113,7 +113,7 @@ class GradientReducer:
         return self._declare(sent)[0]
 
     def after_message(self, sent, tensors):
-        """Returns what each push must wait for: all gradients that are reduced as one message with it.
+        """Returns what each push must wait for: all gradients of the message that it is a part of.
 
         A step must push all of them or none: if it failed between two pushes, the reduction of the
         first would wait forever.
