@@ -33,11 +33,11 @@ soak:  ## reduce a million slices on 4 ranks; check results, memory and files
 	@tools/setup.sh test
 	@tools/soak.sh $(SOAK_ARGS)
 
-bench:  ## compare with stock Horovod on 4 emulated hosts (5 minutes, needs root)
+bench:  ## compare with stock Horovod on 4 emulated hosts (6 minutes, needs root)
 	@tools/setup.sh bench
 	@tools/bench.sh $(BENCH_ARGS)
 
-bench-full:  ## the same for all models, systems and networks (50 minutes)
+bench-full:  ## the same for all models, systems and networks (an hour)
 	@tools/setup.sh bench
 	@tools/bench.sh --full $(BENCH_ARGS)
 

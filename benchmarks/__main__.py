@@ -1,7 +1,7 @@
 """Measures hvd_p3 beside stock Horovod on an emulated cluster.
 
-python -m benchmarks            # the short comparison, about five minutes
-python -m benchmarks --full     # everything, about 50 minutes
+python -m benchmarks            # the short comparison, about six minutes
+python -m benchmarks --full     # everything, about an hour
 python -m benchmarks tune       # the search for Horovod's best settings
 python -m benchmarks micro      # the engine without TensorFlow, a minute
 python -m benchmarks shadow     # ShadowSync beside training without synchronisation, four minutes
