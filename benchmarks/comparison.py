@@ -51,9 +51,7 @@ def compare(arguments, console):
                 )
                 _write(arguments, results)
 
-        repetitions = runner.Repetitions(
-            arguments.warmup, arguments.steps, arguments.steps_per_execution
-        )
+        repetitions = runner.Repetitions.of(arguments)
         failures = runner.run(planned, repetitions, progress)
     console.print(table_of(results))
     written = _write(arguments, results)

@@ -32,6 +32,11 @@ class Repetitions:
     steps: int = 8
     steps_per_execution: int = 1
 
+    @classmethod
+    def of(cls, arguments):
+        """Returns what a command line asks for, as `arguments.parse` returns it."""
+        return cls(arguments.warmup, arguments.steps, arguments.steps_per_execution)
+
 
 def run(planned, repetitions, progress):
     """Runs experiments one after the other.

@@ -86,7 +86,7 @@ class HorovodOptimizer(keras.optimizers.SGD):
         return super().apply(reduced, trainable_variables)
 
 
-def compile_for(system, model, loss, learning_rate, steps_per_execution=1):
+def compile_for(system, model, loss, learning_rate, steps_per_execution):
     """Compiles a model for a system; returns the callbacks that the system's users would add."""
     if system["family"] == "hvd_p3":
         import hvd_p3  # not in the processes of the other systems, see rank_program.py

@@ -23,9 +23,7 @@ def search(arguments, console):
     experiment = experiments.Experiment(
         "tune", tuple(names), (1.0,), (), arguments.hosts, arguments.bandwidth * experiments.GIGABIT
     )
-    repetitions = runner.Repetitions(
-        arguments.warmup, arguments.steps, arguments.steps_per_execution
-    )
+    repetitions = runner.Repetitions.of(arguments)
     table = rich.table.Table("system", "fusion threshold KiB", "cycle time ms", *names)
     with EmulatedCluster(experiment.hosts, experiment.bandwidth) as cluster:
         measurements = runner.measurements_of(experiment, bandwidth.measure(cluster), repetitions)

@@ -41,9 +41,7 @@ def validate(arguments, console):
         raise SystemExit(
             f"benchmarks: --systems must be of {', '.join(each.name for each, _ in SCHEMES)}"
         )
-    repetitions = runner.Repetitions(
-        arguments.warmup, arguments.steps, arguments.steps_per_execution
-    )
+    repetitions = runner.Repetitions.of(arguments)
     results, failures = [], []
     for hosts in HOSTS:
         for bits_per_s in BANDWIDTHS:

@@ -88,8 +88,8 @@ class ArrivalPoints:
             here[slot.device] = ops.note_arrival([slot], after)[0].name
         if len(current.points) <= LAYERS_AHEAD:
             return []
-        before = current.points[-1 - LAYERS_AHEAD]
-        return [graph.get_operation_by_name(next(iter(before.values())))]
+        earlier = current.points[-1 - LAYERS_AHEAD]
+        return [graph.get_operation_by_name(next(iter(earlier.values())))]
 
     def forget(self, graph):
         """Call where a gradient is pushed: what is read after it is read anew."""
