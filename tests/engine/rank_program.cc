@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +22,11 @@ constexpr double kPatienceS = 30.0;  // a submission that takes longer counts as
 constexpr double kPatienceWithFailureS = 0.5;
 
 constexpr char kGarbage = 0x55;  // in the memory of a device before it is written
+
+bool Has(const std::map<int, std::set<int>>& tensors_of_ranks, int rank, int tensor) {
+  const auto found = tensors_of_ranks.find(rank);
+  return found != tensors_of_ranks.end() && found->second.count(tensor) > 0;
+}
 
 // An event that is reached at a point in time.
 class TimedEvent : public Event {
@@ -154,16 +161,13 @@ void RankProgram::SubmitTensor(int tensor, int step) {
   auto reduction = std::make_unique<Reduction>();
   reduction->tensor = tensor;
   reduction->step = step;
-  const auto in_place = scenario_.in_place.find(rank_);
-  reduction->in_place = in_place != scenario_.in_place.end() && in_place->second.count(tensor) > 0;
+  reduction->in_place = Has(scenario_.in_place, rank_, tensor);
   reduction->input() = Filled(spec, rank_, step, tensor);
   reduction->output.resize(reduction->input().size());
   Submission submission;
   submission.input = reduction->input().data();
   submission.output = reduction->output.data();
-  const auto on_device = scenario_.on_device.find(rank_);
-  reduction->on_device =
-      on_device != scenario_.on_device.end() && on_device->second.count(tensor) > 0;
+  reduction->on_device = Has(scenario_.on_device, rank_, tensor);
   if (reduction->on_device) {
     PutOnDevice(reduction.get(), &submission);
   } else if (scenario_.most_event_delay_us > 0) {

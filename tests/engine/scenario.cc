@@ -59,14 +59,11 @@ Scenario ParseScenario(std::istream& input) {
       auto& [tensor, shape] = scenario.shapes[rank];
       line >> tensor;
       for (int64_t dimension = 0; line >> dimension;) shape.push_back(dimension);
-    } else if (word == "device") {  // rank tensors...
+    } else if (word == "device" || word == "in_place") {  // rank tensors...
       int rank = 0;
       line >> rank;
-      for (int tensor = 0; line >> tensor;) scenario.on_device[rank].insert(tensor);
-    } else if (word == "in_place") {  // rank tensors...
-      int rank = 0;
-      line >> rank;
-      for (int tensor = 0; line >> tensor;) scenario.in_place[rank].insert(tensor);
+      std::set<int>& tensors = (word == "device" ? scenario.on_device : scenario.in_place)[rank];
+      for (int tensor = 0; line >> tensor;) tensors.insert(tensor);
     } else if (word == "device_index") {  // tensor index
       int tensor = 0;
       line >> tensor;
