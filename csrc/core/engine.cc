@@ -20,11 +20,6 @@ namespace {
 constexpr int64_t kFirstRoundDelayNs = 100'000;
 constexpr int64_t kLastRoundDelayNs = 1'000'000;
 
-// Waiting for the network: sleep for a time that grows with the time waited, from the first to the
-// second of these.
-constexpr int64_t kFirstSleepNs = 100'000;
-constexpr int64_t kLastSleepNs = 200'000;
-
 // A look at a device's event costs about a microsecond. TensorFlow computes on one stream, so
 // events are reached about in the order of submission, and a look ends after so many that are not.
 constexpr int kMostUnreachedEvents = 8;
@@ -282,7 +277,7 @@ bool Engine::AwaitFarewell() {
       negotiation_.reset();
       return true;
     }
-    std::this_thread::sleep_for(std::chrono::nanoseconds(kFirstSleepNs));
+    std::this_thread::sleep_for(std::chrono::nanoseconds(PollingPace::kShortestSleepNs));
   }
   return false;
 }
@@ -440,6 +435,7 @@ bool Engine::PollSlices() {
       continue;
     }
     const ScheduledSlice finished = in_flight_[i].scheduled;
+    polling_pace_.SliceTook(NowNanoseconds() - in_flight_[i].started_ns);
     in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(i));
     FinishSlice(finished);
     progressed = true;
@@ -631,7 +627,8 @@ void Engine::StartSlice(const ScheduledSlice& scheduled) {
   const SliceMember& first = slice.members.front();
   const TensorSpec& spec = group.declaration.tensors[static_cast<size_t>(first.tensor)];
 
-  if (in_flight_.empty()) last_transfer_ns_ = NowNanoseconds();
+  const int64_t now = NowNanoseconds();
+  if (in_flight_.empty()) last_transfer_ns_ = now;
   bytes_in_flight_ += slice.bytes;
   statistics_->SliceStarted();
   for (const SliceMember& member : slice.members) {
@@ -640,7 +637,7 @@ void Engine::StartSlice(const ScheduledSlice& scheduled) {
            group.tensors[static_cast<size_t>(member.tensor)], member.offset,
            is_first ? slice.bytes : member.count * ElementBytes(spec.dtype), scheduled.number);
   }
-  InFlight in_flight{scheduled, {}};
+  InFlight in_flight{scheduled, now, {}};
   for (const SliceReduction& reduction : ReductionsOf(group, slice, size_)) {
     in_flight.collectives.emplace_back();
     const Status status = transport_->Start(reduction, &in_flight.collectives.back());
@@ -777,8 +774,7 @@ void Engine::WaitForWork(bool progressed) {
     last_progress_ns_ = NowNanoseconds();
     return;
   }
-  // Sleeping for a fraction of the time waited so far bounds the delay relative to the transfer.
-  const int64_t sleep = std::clamp(waited / 4, kFirstSleepNs, kLastSleepNs);
+  const int64_t sleep = polling_pace_.Sleep(waited, !in_flight_.empty());
   work_arrived_.wait_for(lock, std::chrono::nanoseconds(sleep));
 }
 

@@ -25,6 +25,7 @@
 
 #include "core/agreement.h"
 #include "core/group.h"
+#include "core/polling_pace.h"
 #include "core/round_words.h"
 #include "core/schedule.h"
 #include "core/settings.h"
@@ -115,6 +116,7 @@ class Engine {
  private:
   struct InFlight {
     ScheduledSlice scheduled;
+    int64_t started_ns = 0;
     // None: a slice without elements. Two: some members are in host and some in device memory.
     std::vector<std::unique_ptr<Collective>> collectives;
     bool enqueued = false;  // reported to the members' tensors
@@ -211,6 +213,7 @@ class Engine {
   int64_t next_round_ns_ = 0;  // a round without news starts no earlier
   int64_t round_delay_ns_ = 0;
   int64_t last_progress_ns_ = 0;
+  PollingPace polling_pace_;
   int64_t last_transfer_ns_ = 0;  // when a slice last finished, or the first of some started
   // After a failure: collectives that cannot be cancelled may write to their buffers until the
   // process ends, so these are never freed.
