@@ -20,10 +20,10 @@ class PollingPace {
   static constexpr int64_t kLongestSleepWithSlicesNs = 500'000;
 
   // A slice was in flight for this long.
-  void SliceTook(int64_t ns) { slice_ns_ += (ns - slice_ns_) / kSlicesInMean; }
+  constexpr void SliceTook(int64_t ns) { slice_ns_ += (ns - slice_ns_) / kSlicesInMean; }
 
   // waited_ns: the time since a look last found something.
-  int64_t Sleep(int64_t waited_ns, bool slices_in_flight) const {
+  constexpr int64_t Sleep(int64_t waited_ns, bool slices_in_flight) const {
     if (!slices_in_flight) {
       return std::clamp(waited_ns / kPartOfWait, kShortestSleepNs, kLongestSleepNs);
     }
