@@ -2,15 +2,30 @@
 
 import argparse
 import dataclasses
+import math
 from pathlib import Path
 
 from benchmarks import experiments, shadow, systems
 from hvd_p3_tools.planner import model_tables
 
-AUTOTUNE_STEPS = 230  # some more than the search takes
 _TUNED_NAMES = [each.name for each in experiments.TUNED]
 _TUNED = " and ".join(_TUNED_NAMES)
 COMMANDS = ("compare", "tune", "micro", "shadow", "validate")
+# Which commands look at an option. Given to another, it is an error: the results would be those of
+# another question.
+_USED_BY = {
+    **dict.fromkeys(
+        ("full", "experiments", "autotune", "fusion_threshold", "cycle_time"), ("compare",)
+    ),
+    **dict.fromkeys(("hosts", "bandwidth"), ("compare", "tune", "micro", "shadow")),
+    **dict.fromkeys(("turns", "seconds", "threshold", "example"), ("shadow",)),
+    "models": ("compare", "tune", "micro", "validate"),
+    "ratios": ("compare", "micro"),
+    "systems": ("compare", "tune", "validate"),
+    "steps_per_execution": ("compare", "tune", "validate"),
+    **dict.fromkeys(("warmup", "steps"), ("compare", "tune", "micro", "validate")),
+    **dict.fromkeys(("slice_kib", "credit_kib"), ("micro",)),
+}
 
 
 def parse(arguments, description):
@@ -38,7 +53,7 @@ def parse(arguments, description):
     )
     parser.add_argument(
         "--bandwidth",
-        type=float,
+        type=_number,
         metavar="GBIT",
         help=f"of each link, in Gbit/s (default: 1; {shadow.BANDWIDTH_GBIT:g} for shadow)",
     )
@@ -46,11 +61,11 @@ def parse(arguments, description):
         "--turns", type=int, default=3, help="of each system, for shadow (default: 3)"
     )
     parser.add_argument(
-        "--seconds", type=float, default=8.0, help="of a turn, for shadow (default: 8)"
+        "--seconds", type=_number, default=8.0, help="of a turn, for shadow (default: 8)"
     )
     parser.add_argument(
         "--threshold",
-        type=float,
+        type=_number,
         default=shadow.THRESHOLD,
         metavar="SHARE",
         help="of unsynchronised training that shadow must keep in the background, or it exits with "
@@ -74,7 +89,7 @@ def parse(arguments, description):
     parser.add_argument("--steps", type=int, help="measured steps (default: N, or 5 if N is 1)")
     _add_choices(parser, "--models", experiments.MODELS, "these models instead")
     parser.add_argument(
-        "--ratios", nargs="+", type=float, metavar="R", help="these ratios r instead"
+        "--ratios", nargs="+", type=_number, metavar="R", help="these ratios r instead"
     )
     _add_choices(
         parser, "--systems", [each.name for each in experiments.BY_NAME], "these systems instead"
@@ -93,14 +108,14 @@ def parse(arguments, description):
     )
     parser.add_argument(
         "--cycle-time",
-        type=float,
+        type=_number,
         metavar="MS",
         help=f"of {_TUNED}, instead of what `tune` has found",
     )
     parser.add_argument(
         "--autotune",
         action="store_true",
-        help=f"hvd_p3 searches its settings first, in {AUTOTUNE_STEPS} steps",
+        help=f"hvd_p3 searches its settings first, in {systems.AUTOTUNE_STEPS} steps",
     )
     parser.add_argument(
         "--slice-kib", nargs="+", type=int, default=[120], metavar="KIB", help="for micro"
@@ -108,15 +123,35 @@ def parse(arguments, description):
     parser.add_argument(
         "--credit-kib", nargs="+", type=int, default=[768], metavar="KIB", help="for micro"
     )
-    parser.add_argument("--output", type=Path, default=Path("build/bench"), help="folder")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="folder (default: build/bench, and build/bench-full with --full)",
+    )
     parsed = parser.parse_args(arguments)
+    for option, commands in _USED_BY.items():
+        if parsed.command not in commands and getattr(parsed, option) != parser.get_default(option):
+            parser.error(
+                f"--{option.replace('_', '-')} is for {' and '.join(commands)}, which "
+                f"{parsed.command} is not"
+            )
     if parsed.bandwidth is None:
         parsed.bandwidth = shadow.BANDWIDTH_GBIT if parsed.command == "shadow" else 1.0
+    if parsed.output is None:
+        parsed.output = Path("build/bench-full" if parsed.full else "build/bench")
     _fill_in_steps(parsed)
     _check(parser, parsed)
-    if parsed.autotune:
-        parsed.warmup = max(parsed.warmup, AUTOTUNE_STEPS * parsed.steps_per_execution)
     return parsed
+
+
+def _number(text):
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+_number.__name__ = "number"  # as argparse names it in a message
 
 
 def _fill_in_steps(parsed):
@@ -165,6 +200,12 @@ def _check(parser, parsed):
     other = set(parsed.models or ()) - set(model_tables.names())
     if other and parsed.command != "compare":
         parser.error(f"{parsed.command} replays models with layers; {min(other)} has none")
+    names = {each.name for each in experiments.TENSORS}
+    if other & set(experiments.TENSOR_COUNTS) and not set(parsed.systems or ()) <= names:
+        parser.error(
+            f"{' and '.join(experiments.TENSOR_COUNTS)} have no model to train, which only "
+            f"{', '.join(sorted(names))} do without"
+        )
     if parsed.command == "tune" and not set(parsed.systems or ()) <= set(_TUNED_NAMES):
         parser.error(f"tune searches the settings of {_TUNED}")
     if parsed.experiments and not parsed.full:
@@ -192,20 +233,26 @@ def choose(arguments):
         if arguments.experiments and each.name not in arguments.experiments:
             continue
         varied = each.name == experiments.VARIED
-        selected = dataclasses.replace(
-            each,
-            models=_only(each.models, arguments.models, varied),
-            ratios=_only(each.ratios, arguments.ratios, varied),
-            systems=tuple(
-                _as_asked(system, arguments)
-                for system in (
-                    experiments.BY_NAME if varied and arguments.systems else each.systems
-                )
-                if not arguments.systems or system.name in arguments.systems
-            ),
-        )
-        if selected.models and selected.ratios and selected.systems:
-            chosen.append(selected)
+        models = _only(each.models, arguments.models, varied)
+        without_model = tuple(name for name in models if name in experiments.TENSOR_COUNTS)
+        with_model = tuple(name for name in models if name not in experiments.TENSOR_COUNTS)
+        among = experiments.BY_NAME if varied and arguments.systems else each.systems
+        for selected, systems_of_models in (
+            (with_model, among),
+            (without_model, experiments.TENSORS),
+        ):
+            selected = dataclasses.replace(
+                each,
+                models=selected,
+                ratios=_only(each.ratios, arguments.ratios, varied),
+                systems=tuple(
+                    _as_asked(system, arguments)
+                    for system in systems_of_models
+                    if not arguments.systems or system.name in arguments.systems
+                ),
+            )
+            if selected.models and selected.ratios and selected.systems:
+                chosen.append(selected)
     if not chosen:
         raise SystemExit("benchmarks: nothing is left to measure; see --help for the choices")
     return chosen

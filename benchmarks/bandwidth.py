@@ -12,6 +12,11 @@ _PORT = 5201
 _CHUNK = bytes(1 << 18)
 _WARMUP_S = 0.3  # until TCP's window is open and the link's burst allowance is used up
 _MEASURED_S = 1.0
+_LIMIT_S = 30.0
+
+
+class BandwidthError(RuntimeError):
+    """A link's bandwidth cannot be measured; the message says why."""
 
 
 def measure(cluster):
@@ -19,19 +24,31 @@ def measure(cluster):
 
     Args:
         cluster: `EmulatedCluster` of at least two hosts.
+
+    Raises:
+        BandwidthError: If the links are too slow.
     """
     address = cluster.hosts[1].address
     server = subprocess.Popen(
         cluster.command(1, [sys.executable, __file__, "serve", address]),
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # Ctrl-C is for the benchmark
     )
     try:
         server.stdout.readline()  # it listens
         subprocess.run(
-            cluster.command(0, [sys.executable, __file__, "send", address]), check=True, timeout=30
+            cluster.command(0, [sys.executable, __file__, "send", address]),
+            check=True,
+            timeout=_LIMIT_S,
+            start_new_session=True,
         )
         return float(server.stdout.readline())
+    except subprocess.TimeoutExpired as error:
+        raise BandwidthError(
+            f"a stream of {_WARMUP_S + _MEASURED_S:g} s between two hosts took more than "
+            f"{_LIMIT_S:g} s: links of {cluster.bandwidth:g} bit/s are too slow to be measured"
+        ) from error
     finally:
         server.kill()
         server.wait()

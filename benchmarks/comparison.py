@@ -12,6 +12,8 @@ from benchmarks import arguments as command_line
 from benchmarks import native, report, runner
 from benchmarks.cluster.launch import LaunchError
 
+_RESULTS = "bench-results.json"
+
 
 def compare(arguments, console):
     """Measures, and writes table, JSON and plots.
@@ -25,6 +27,7 @@ def compare(arguments, console):
         LaunchError: After all others, if a system failed.
     """
     planned = command_line.choose(arguments)
+    _keep_previous(arguments.output)
     results = []
     launches = sum(len(each.systems) for each in planned)
     with rich.progress.Progress(
@@ -87,9 +90,15 @@ def table_of(results):
     return table
 
 
+def _keep_previous(folder):
+    """Puts the results of an earlier run aside; its pictures give way to those of this run."""
+    path = folder / _RESULTS
+    if path.exists():
+        path.replace(folder / f"previous-{_RESULTS}")
+
+
 def _write(arguments, results):
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    path = arguments.output / "bench-results.json"
+    path = arguments.output / _RESULTS
     settings = {**vars(arguments), "output": str(arguments.output)}
     settings["date"] = datetime.date.today().isoformat()
     document = {

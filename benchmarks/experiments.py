@@ -10,6 +10,8 @@ GIGABIT = 1e9
 # Communication of a replayed model at the reference bandwidth: long enough that the overhead of a
 # step, some milliseconds, is small, and short enough for many steps.
 COMMUNICATION_S = 0.45
+# More than a step of any system takes beside its computation, in seconds.
+SLOW_COMMUNICATION_S = 5.0
 
 MAIN = (systems.HOROVOD, systems.HOROVOD_GLOO, systems.OVERLAPPED)
 ALL = (
@@ -23,12 +25,14 @@ ALL = (
 )
 BY_NAME = (*ALL, systems.NO_COMMUNICATION)  # those that can be asked for
 
-MODELS = (*models.names(), "digits", "tensors-1000", "tensors-10000")
+# Many small tensors without a model, which only some systems reduce.
+TENSOR_COUNTS = ("tensors-1000", "tensors-10000")
+MODELS = (*models.names(), "digits", *TENSOR_COUNTS)
 VARIED = "ratio"  # the experiment of any models and ratios
 
 TUNED = tuple(each for each in ALL if each.is_tuned)
 
-TIMELINE = (systems.HOROVOD, systems.OVERLAPPED)
+TIMELINE = (systems.HOROVOD_GLOO, systems.OVERLAPPED)
 TENSORS = (
     systems.HOROVOD,
     systems.HOROVOD_TUNED,
@@ -81,7 +85,7 @@ def full(hosts, bandwidth):
         *(Experiment("hosts", ("vgg19",), (1.0,), MAIN, each, bandwidth) for each in (2, 3, 8)),
         Experiment("timeline", ("vgg19",), (1.0,), TIMELINE, hosts, bandwidth),
         Experiment("straggler", ("vgg19",), (1.0,), MAIN, hosts, bandwidth, straggler=1.3),
-        Experiment("tensors", ("tensors-1000", "tensors-10000"), (1.0,), TENSORS, 2, bandwidth),
+        Experiment("tensors", TENSOR_COUNTS, (1.0,), TENSORS, 2, bandwidth),
         Experiment("real", ("digits",), (1.0,), MAIN, hosts, bandwidth),
     ]
 

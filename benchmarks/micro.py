@@ -12,14 +12,14 @@ import rich.table
 
 from benchmarks import bandwidth, experiments, native, report
 from benchmarks.cluster.emulated import EmulatedCluster
-from benchmarks.cluster.launch import LaunchError, launch
+from benchmarks.cluster.launch import SILENCE_S, LaunchError, launch
 from hvd_p3_tools.planner import bounds, model_tables
 
 _KIB = 1024
 _MODELS = ("vgg19", "resnet50", "inception_v3", "sockeye")
 # One gradient of 4096 slices, on ranks that are threads of one process.
 _IN_PROCESS = {"ranks": 2, "slice_bytes": _KIB, "slices": 4096}
-_IN_PROCESS_LIMIT_S = 120.0
+_IN_PROCESS_STEP_LIMIT_S = 5.0  # a step takes some tens of milliseconds
 
 
 def measure(arguments, console):
@@ -76,7 +76,11 @@ def measure_in_process(warmup, steps):
     options += ["--slice-bytes", str(_IN_PROCESS["slice_bytes"])]
     with tempfile.TemporaryDirectory() as folder:
         command = _command(folder, [(0.0, 0.0, [elements])], warmup, steps, options)
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=_IN_PROCESS_LIMIT_S)
+        limit_s = (warmup + steps) * _IN_PROCESS_STEP_LIMIT_S
+        try:
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=limit_s)
+        except subprocess.TimeoutExpired as error:
+            raise LaunchError(f"`{' '.join(command)}` took more than {limit_s:g} s") from error
     if ended.returncode != 0:
         raise LaunchError(f"`{' '.join(command)}` failed:\n{ended.stderr[-4000:]}")
     measured = json.loads(ended.stdout)
@@ -126,7 +130,7 @@ def _on_cluster(cluster, link, name, ratio, engine, arguments):
     options += ["--credit-bytes", str(engine["credit_bytes"])]
     with tempfile.TemporaryDirectory() as folder:
         command = _command(folder, layers, arguments.warmup, arguments.steps, options)
-        with launch(cluster, command) as lines:
+        with launch(cluster, command, silence_s=_silence_s(arguments, compute_s)) as lines:
             reported = [line for line in lines if line.startswith("{")]
     measured = json.loads(reported[-1])
     bound_s = bounds.step_s(compute_s, bounds.communication_s(size, hosts, link))
@@ -145,6 +149,12 @@ def _on_cluster(cluster, link, name, ratio, engine, arguments):
         "slices": measured["slices"],
         "rounds": measured["rounds"],
     }
+
+
+def _silence_s(arguments, compute_s):
+    # The engine says something when it has measured all steps.
+    slow_step_s = compute_s + experiments.SLOW_COMMUNICATION_S
+    return SILENCE_S + (arguments.warmup + arguments.steps) * slow_step_s
 
 
 def table_of(results):

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from benchmarks import bandwidth as link
-from benchmarks import experiments
+from benchmarks import experiments, systems
 from benchmarks.cluster.emulated import EmulatedCluster
-from benchmarks.cluster.launch import LaunchError, launch
+from benchmarks.cluster.launch import SILENCE_S, LaunchError, launch
 from benchmarks.rank_program import MARK
 from hvd_p3_tools.planner import bounds
 from hvd_p3_tools.planner import model_tables as models
@@ -31,6 +31,13 @@ class Repetitions:
     warmup: int = 2
     steps: int = 8
     steps_per_execution: int = 1
+
+    def for_system(self, system):
+        """Returns these with warm-up steps enough for what the system does first."""
+        if not system.is_autotuned:
+            return self
+        search = systems.AUTOTUNE_STEPS * self.steps_per_execution
+        return dataclasses.replace(self, warmup=max(self.warmup, search))
 
     @classmethod
     def of(cls, arguments):
@@ -57,12 +64,12 @@ def run(planned, repetitions, progress):
     for experiment in planned:
         with EmulatedCluster(experiment.hosts, experiment.bandwidth) as cluster:
             measured = link.measure(cluster)
-            measurements = measurements_of(experiment, measured, repetitions)
             for system in experiment.systems:
                 progress(
                     f"{experiment.name}: {system.name} on {experiment.hosts} hosts, "
                     f"{experiment.bandwidth / 1e9:g} Gbit/s"
                 )
+                measurements = measurements_of(experiment, measured, repetitions.for_system(system))
                 reported = launch_system(
                     cluster, system, measurements, _recording(experiment, system)
                 )
@@ -90,10 +97,25 @@ def launch_system(cluster, system, measurements, environment=None):
         **(environment or {}),
     }
     command = [sys.executable, "-m", "benchmarks.rank_program", json.dumps(description)]
-    with launch(cluster, command, variables) as lines:
+    with launch(cluster, command, variables, silence_of(measurements)) as lines:
         for line in lines:
             if line.startswith(MARK):
                 yield json.loads(line[len(MARK) :])
+
+
+def silence_of(measurements):
+    """Returns how many seconds a launch may be silent: it says something after each ratio.
+
+    Args:
+        measurements: List of dicts, as `measurements_of` makes them; others are taken to be short.
+    """
+    longest_s = [
+        (each["warmup"] + each["steps"])
+        * (max(each["compute_s"]) * each["straggler"] + experiments.SLOW_COMMUNICATION_S)
+        for each in measurements
+        if "compute_s" in each
+    ]
+    return SILENCE_S + max(longest_s, default=0.0)
 
 
 def _recording(experiment, system):
@@ -138,6 +160,8 @@ def measurements_of(experiment, link_bytes_per_s, repetitions):
 def _result(experiment, system, link_bytes_per_s, reported):
     compute_s = reported["compute_s"] * experiment.straggler
     communication_s = bounds.communication_s(reported["bytes"], experiment.hosts, link_bytes_per_s)
+    # Ranks that train each for itself wait for nothing.
+    awaited_s = 0.0 if system.family == "keras" else communication_s
     result = {
         "experiment": experiment.name,
         "model": reported["model"],
@@ -152,7 +176,7 @@ def _result(experiment, system, link_bytes_per_s, reported):
         "step_s_max": max(reported["step_s"]),
         "compute_s": compute_s,
         "communication_s": communication_s,
-        "lower_bound_s": bounds.step_s(compute_s, communication_s),
+        "lower_bound_s": bounds.step_s(compute_s, awaited_s),
         "cpu_s": reported["cpu_s"],
         "bytes": reported["bytes"],
         "straggler": experiment.straggler,
@@ -161,9 +185,7 @@ def _result(experiment, system, link_bytes_per_s, reported):
         if optional in reported:
             result[optional] = reported[optional]
     if reported["model"] in models.names():
-        result["scheduled_bound_s"] = _scheduled_bound(
-            reported["model"], compute_s, communication_s
-        )
+        result["scheduled_bound_s"] = _scheduled_bound(reported["model"], compute_s, awaited_s)
     return result
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import rich.table
 
 from benchmarks.cluster.emulated import EmulatedCluster
-from benchmarks.cluster.launch import LaunchError, launch
+from benchmarks.cluster.launch import SILENCE_S, LaunchError, launch
 from benchmarks.shadow_program import MARK
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -73,7 +73,7 @@ def measure(arguments, console):
     turns = []
     with (
         EmulatedCluster(arguments.hosts, arguments.bandwidth * 1e9) as cluster,
-        launch(cluster, command, _VARIABLES) as lines,
+        launch(cluster, command, _VARIABLES, SILENCE_S + 2 * arguments.seconds) as lines,
     ):
         for line in lines:
             if line.startswith(MARK):

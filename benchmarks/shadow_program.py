@@ -13,7 +13,7 @@ import time
 
 MARK = "BENCHMARK "
 
-_VARIABLES = 8
+_VARIABLE_COUNT = 8
 _WARMUP_STEPS = 3
 
 
@@ -48,8 +48,8 @@ class Training:
     def __init__(self, description):
         import tensorflow as tf
 
-        elements = int(description["megabytes"] * 1e6 / 4 / _VARIABLES)
-        self._variables = [tf.Variable(tf.zeros([elements])) for _ in range(_VARIABLES)]
+        elements = int(description["megabytes"] * 1e6 / 4 / _VARIABLE_COUNT)
+        self._variables = [tf.Variable(tf.zeros([elements])) for _ in range(_VARIABLE_COUNT)]
         self._update = tf.function(
             lambda: [variable.assign_sub(tf.fill([elements], 1e-6)) for variable in self._variables]
         )

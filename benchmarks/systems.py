@@ -6,6 +6,7 @@ Imports neither TensorFlow nor Horovod; the ranks do.
 import dataclasses
 
 MIB = 1024 * 1024
+AUTOTUNE_STEPS = 230  # some more than the search of settings takes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,11 @@ class System:
     environment: dict = dataclasses.field(default_factory=dict)
     overlapped: bool = False
     is_tuned: bool = False
+
+    @property
+    def is_autotuned(self):
+        """Whether it searches its settings in its first `AUTOTUNE_STEPS` executions."""
+        return "HVD_P3_AUTOTUNE" in self.environment
 
 
 def with_settings(system, fusion_threshold_kib=None, cycle_time_ms=None):

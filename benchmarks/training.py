@@ -120,7 +120,8 @@ def measure_training(system, measurement):
     model, loss, data = make_workload(measurement)
     is_replayed = measurement["model"] in models.names()
     learning_rate = _REPLAYED_LEARNING_RATE if is_replayed else _LEARNING_RATE
-    several = measurement["steps_per_execution"]
+    # Without a record of each step, an execution of several would give one figure.
+    several = measurement["steps_per_execution"] if is_replayed else 1
     callbacks = compile_for(system, model, loss, learning_rate, several)
     slow = horovod.rank() == horovod.size() - 1
     for compute_s in measurement["compute_s"]:

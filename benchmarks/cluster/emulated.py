@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 _PREFIX = "hvdp3-"
@@ -83,12 +84,16 @@ class EmulatedCluster:
                 self._add_host(index, host)
             self.set_bandwidth(self.bandwidth)
         except BaseException:
-            self._cleanup.close()
+            self._remove()
             raise
         return self
 
     def __exit__(self, *exception):
-        self._cleanup.close()
+        self._remove()
+
+    def _remove(self):
+        with _uninterrupted():
+            self._cleanup.close()
 
     @property
     def subnet(self):
@@ -112,8 +117,8 @@ class EmulatedCluster:
         _run("ip", "-n", self._switch, "link", "set", f"port{index}", state)
 
     def _add_namespace(self, name):
+        self._cleanup.callback(_remove_namespace, name)  # first: Ctrl-C may come in between
         _run("ip", "netns", "add", name)
-        self._cleanup.callback(_remove_namespace, name)
         _run("ip", "-n", name, "link", "set", "lo", "up")
 
     def _add_switch(self):
@@ -167,8 +172,27 @@ def remove_leftovers():
             _remove_namespace(name)
 
 
+@contextlib.contextmanager
+def _uninterrupted():
+    """Ignores further signals that would end the program, such as a second Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python handles signals in the main thread
+        return
+    before = {
+        each: signal.signal(each, signal.SIG_IGN)
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
 def _remove_namespace(name):
     """Ends the processes of a namespace, which the benchmark started, and deletes it."""
+    if not os.path.exists(f"/run/netns/{name}"):
+        return
     deadline = time.monotonic() + _KILL_AFTER_S
     while processes := _processes(name):
         late = time.monotonic() > deadline

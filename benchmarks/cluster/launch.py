@@ -18,6 +18,10 @@ _LAST_S = 60.0
 SILENCE_S = 300.0
 
 
+# What changes a system is the benchmark's alone to say, not the user's shell.
+_NOT_FROM_THE_SHELL = ("HOROVOD_", "HVD_P3_", "OMPI_MCA_")
+
+
 class LaunchError(RuntimeError):
     """A program on the cluster failed; the message has the end of its output."""
 
@@ -27,7 +31,8 @@ def launch(cluster, command, environment=None, silence_s=SILENCE_S):
     """Starts a program on all hosts and yields the lines of its standard output.
 
     The options are those with which `horovodrun --mpi` starts Open MPI, so that all systems run as
-    their users run them, and `mpi_yield_when_idle`, since all hosts share one machine. Leaving the
+    their users run them, and `mpi_yield_when_idle`, since all hosts share one machine. Settings of
+    Horovod, hvd_p3 and Open MPI in this process's environment do not reach the ranks. Leaving the
     block before the last line ends the program.
 
     Args:
@@ -54,9 +59,10 @@ def launch(cluster, command, environment=None, silence_s=SILENCE_S):
     with tempfile.TemporaryDirectory(prefix="hvd_p3-benchmark-") as temporary:
         pathlib.Path(temporary, "hosts").write_text(_names(cluster))
         variables = {
-            # Horovod is what a system makes it, not what the user's shell does.
             **{
-                name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith(_NOT_FROM_THE_SHELL)
             },
             **environment,
             "OMPI_ALLOW_RUN_AS_ROOT": "1",

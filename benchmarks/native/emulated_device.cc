@@ -12,7 +12,7 @@ constexpr std::chrono::microseconds kShortest{50};  // work that is worth a time
 constexpr std::chrono::microseconds kFollows{200};  // within this, work follows the work before
 constexpr std::chrono::milliseconds kMostLate{2};   // no more lateness is made up for
 constexpr unsigned long kTimerSlackNs = 1'000;
-constexpr size_t kRecorded = 1 << 16;  // pieces of work
+constexpr size_t kRecorded = 1 << 20;  // pieces of work
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,11 +48,15 @@ struct Measured {
   std::exit(2);
 }
 
-int64_t Number(const char* text) {
+// A whole number from `least` on that an int holds.
+int Number(const char* text, int least) {
   char* end = nullptr;
-  const long long value = std::strtoll(text, &end, 10);
-  if (end == text || *end != '\0' || value < 0) Usage();
-  return value;
+  const long long value = std::strtoll(text, &end, 10);  // out of range: the nearest, not an int
+  if (end == text || *end != '\0' || value < least || value > std::numeric_limits<int>::max()) {
+    std::fprintf(stderr, "engine_benchmark: '%s' is not a whole number from %d on\n", text, least);
+    Usage();
+  }
+  return static_cast<int>(value);
 }
 
 Options Parse(int argc, char** argv) {
@@ -72,13 +77,13 @@ Options Parse(int argc, char** argv) {
         options.layers = optarg;
         break;
       case kInProcess:
-        options.in_process_ranks = static_cast<int>(Number(optarg));
+        options.in_process_ranks = Number(optarg, 1);
         break;
       case kWarmup:
-        options.warmup = static_cast<int>(Number(optarg));
+        options.warmup = Number(optarg, 0);
         break;
       case kSteps:
-        options.steps = static_cast<int>(Number(optarg));
+        options.steps = Number(optarg, 1);
         break;
       case kImmediate:
         options.overlapped = false;
@@ -87,10 +92,10 @@ Options Parse(int argc, char** argv) {
         options.timeline = true;
         break;
       case kSlice:
-        options.engine.settings.slice_bytes = Number(optarg);
+        options.engine.settings.slice_bytes = Number(optarg, 1);
         break;
       case kCredit:
-        options.engine.settings.credit_bytes = Number(optarg);
+        options.engine.settings.credit_bytes = Number(optarg, 1);
         break;
       default:
         Usage();

@@ -39,10 +39,21 @@ std::vector<ReplayLayer> ReadLayers(const std::string& path) {
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     ReplayLayer layer;
-    if (!(words >> layer.forward_s >> layer.backward_s)) {
-      throw std::runtime_error("cannot read a layer from '" + line + "' in " + path);
+    bool whole = static_cast<bool>(words >> layer.forward_s >> layer.backward_s);
+    for (std::string word; whole && words >> word;) {
+      size_t read = 0;
+      int64_t elements = 0;
+      try {
+        elements = std::stoll(word, &read);
+      } catch (const std::logic_error&) {
+      }
+      whole = read == word.size() && elements > 0;
+      layer.elements.push_back(elements);
     }
-    for (int64_t elements = 0; words >> elements;) layer.elements.push_back(elements);
+    if (!whole) {
+      throw std::runtime_error("cannot read a layer from '" + line + "' in " + path +
+                               ": it needs two times in seconds, and whole numbers of elements");
+    }
     layers.push_back(layer);
   }
   if (layers.empty()) throw std::runtime_error("no layers in " + path);

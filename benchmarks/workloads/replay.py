@@ -38,7 +38,9 @@ def last_steps(table, steps):
     times = np.zeros((2 * layers * steps, 2))
     pointer = times.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
     if _record(pointer, len(times)) < len(times):
-        raise ValueError(f"fewer than {steps} steps of {table.name} have run")
+        raise ValueError(
+            f"the record holds fewer than {steps} steps of {table.name}; measure fewer --steps"
+        )
     order = [*range(layers), *reversed(range(layers))]  # forward, then backward
     return [
         [

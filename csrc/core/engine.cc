@@ -756,8 +756,8 @@ void Engine::WaitForWork(bool progressed) {
   const bool waits_for_others = !unfinished_.empty() || agreement_.has_announced();
   const bool nothing_to_gain =
       phase_ == Phase::kRound && !waits_for_others && in_flight_.empty() && waited >= kLingerNs;
-  const bool network = !in_flight_.empty() || phase_ != Phase::kIdle || !awaiting_.empty();
-  if (!network || nothing_to_gain) {
+  const bool under_way = !in_flight_.empty() || phase_ != Phase::kIdle || !awaiting_.empty();
+  if (!under_way || nothing_to_gain) {
     if (!waits_for_others) {
       const auto wanted = [this] {
         return !inbox_.empty() || announcement_ || shutdown_requested_ || abandon_;

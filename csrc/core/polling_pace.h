@@ -1,4 +1,4 @@
-// How long the engine thread sleeps between two looks at the network. Owned and used by the engine
+// How long the engine thread sleeps between two looks at what is under way. Owned and used by the engine
 // thread alone.
 //
 // A look costs some microseconds of processor time whether or not it finds something, and what
@@ -20,7 +20,7 @@ class PollingPace {
   static constexpr int64_t kLongestSleepWithSlicesNs = 500'000;
 
   // A slice was in flight for this long.
-  constexpr void SliceTook(int64_t ns) { slice_ns_ += (ns - slice_ns_) / kSlicesInMean; }
+  constexpr void SliceTook(int64_t ns) { slice_ns_ += (ns - slice_ns_) / kLatestCountsOneIn; }
 
   // waited_ns: the time since a look last found something.
   constexpr int64_t Sleep(int64_t waited_ns, bool slices_in_flight) const {
@@ -34,9 +34,9 @@ class PollingPace {
   static constexpr int64_t kPartOfWait = 4;
   // An all-reduce has a few messages in turn, and each is seen late.
   static constexpr int64_t kPartOfSlice = 16;
-  static constexpr int64_t kSlicesInMean = 8;
+  static constexpr int64_t kLatestCountsOneIn = 8;
 
-  int64_t slice_ns_ = 0;  // mean of the last slices, the latest weighing most
+  int64_t slice_ns_ = 0;  // exponential mean
 };
 
 }  // namespace hvd_p3

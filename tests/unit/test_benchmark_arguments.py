@@ -23,15 +23,25 @@ def _choose(*given):
         (["--full", "--experiments", "nosuch"], "invalid choice: 'nosuch'"),
         (["--experiments", "hosts"], "add --full"),
         (["--ratios", "1", "0"], "--ratios must be above 0, received 0.0"),
-        (["--ratios", "nan"], "--ratios must be above 0"),
+        (["--ratios", "1", "nan"], "--ratios: invalid number value: 'nan'"),
         (["--hosts", "1"], "--hosts must be at least 2, received 1"),
+        (["--bandwidth", "inf"], "--bandwidth: invalid number value: 'inf'"),
         (["--bandwidth", "0"], "--bandwidth must be above 0"),
-        (["--seconds", "nan"], "--seconds above 0"),
+        (["shadow", "--seconds", "0"], "--seconds above 0"),
+        (["shadow", "--threshold", "nan"], "--threshold: invalid number value: 'nan'"),
         (["--steps-per-execution", "0"], "--steps-per-execution must be at least 1"),
         (["--steps", "5"], "--warmup and --steps multiples of it; they are 8, 8 and 5"),
         (["--cycle-time", "0"], "--cycle-time must be above 0, received 0"),
-        (["--slice-kib", "2048"], "no --credit-kib below a slice"),
+        (["micro", "--slice-kib", "2048"], "no --credit-kib below a slice"),
         (["tune", "--systems", "stock-horovod-mpi"], "tune searches the settings of"),
+        (["tune", "--ratios", "0.5"], "--ratios is for compare and micro, which tune is not"),
+        (["validate", "--hosts", "8"], "--hosts is for compare and tune and micro and shadow"),
+        (["micro", "--full"], "--full is for compare, which micro is not"),
+        (["--slice-kib", "60"], "--slice-kib is for micro, which compare is not"),
+        (
+            ["--models", "tensors-1000", "--systems", "hvd_p3-overlapped"],
+            "tensors-1000 and tensors-10000 have no model to train",
+        ),
         (["micro", "--models", "digits"], "micro replays models with layers; digits has none"),
     ],
 )
@@ -48,7 +58,7 @@ def test_what_makes_no_sense_is_said(given, message, capsys):
         ([], (8, 8, 8)),
         (["--steps-per-execution", "1"], (1, 2, 5)),
         (["--steps-per-execution", "4", "--steps", "20"], (4, 4, 20)),
-        (["--autotune"], (1, 230, 5)),
+        (["--autotune"], (1, 2, 5)),
         (["tune"], (1, 2, 5)),
     ],
 )
@@ -101,10 +111,34 @@ def test_settings_of_tuned_horovod_are_taken():
 
 def test_autotuning_is_over_before_steps_are_measured():
     parsed = _parse("--autotune", "--warmup", "3")
-    assert parsed.warmup == arguments.AUTOTUNE_STEPS
     (chosen,) = arguments.choose(parsed)
-    tuned = {each.name for each in chosen.systems if "HVD_P3_AUTOTUNE" in each.environment}
-    assert tuned == {"hvd_p3-overlapped"}
+    repetitions = runner.Repetitions.of(parsed)
+    warmup = {each.name: repetitions.for_system(each).warmup for each in chosen.systems}
+    assert warmup == {
+        "stock-horovod-mpi": 3,
+        "stock-horovod-gloo": 3,
+        "hvd_p3-overlapped": systems.AUTOTUNE_STEPS,
+    }
+
+
+def test_tensors_without_a_model_have_systems_of_their_own():
+    with_model, without = _choose("--models", "vgg19", "tensors-1000")
+    assert (with_model.models, with_model.systems) == (("vgg19",), experiments.MAIN)
+    assert (without.models, without.systems) == (("tensors-1000",), experiments.TENSORS)
+
+
+def test_silence_of_a_launch_grows_with_its_longest_measurement():
+    (chosen,) = _choose("--ratios", "0.01", "1")
+    (measurement, *_) = runner.measurements_of(chosen, 1.25e8, runner.Repetitions(10, 90))
+    assert runner.silence_of([measurement]) > 100 * 45
+
+
+def test_results_of_the_run_before_are_kept(monkeypatch, tmp_path):
+    monkeypatch.setattr(native, "build", lambda: None)
+    monkeypatch.setattr(runner, "run", lambda *_: [])
+    (tmp_path / "bench-results.json").write_text("an hour's work")
+    comparison.compare(_parse("--output", str(tmp_path)), rich.console.Console())
+    assert (tmp_path / "previous-bench-results.json").read_text() == "an hour's work"
 
 
 def test_systems_that_do_not_run_are_an_error(monkeypatch, tmp_path):

@@ -63,7 +63,7 @@ def output_of(monkeypatch, tmp_path, capsys):
 
     def run(lines, *arguments):
         commands = []
-        launch = lambda _, command, __: commands.append(command) or contextlib.nullcontext(lines)  # noqa: E731
+        launch = lambda _, command, *__: commands.append(command) or contextlib.nullcontext(lines)  # noqa: E731
         monkeypatch.setattr(shadow, "EmulatedCluster", lambda *_: contextlib.nullcontext())
         monkeypatch.setattr(shadow, "launch", launch)
         monkeypatch.setattr(program, "check_requirements", lambda: None)
