@@ -17,7 +17,7 @@ class PollingPace {
  public:
   static constexpr int64_t kShortestSleepNs = 100'000;
   static constexpr int64_t kLongestSleepNs = 200'000;
-  static constexpr int64_t kLongestSleepWithSlicesNs = 500'000;
+  static constexpr int64_t kLongestSleepWithSlicesNs = 300'000;
 
   // A slice was in flight for this long.
   constexpr void SliceTook(int64_t ns) { slice_ns_ += (ns - slice_ns_) / kLatestCountsOneIn; }
