@@ -1,6 +1,7 @@
 """The benchmark's emulated hosts: made, shaped, and removed whatever happens."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -134,3 +135,46 @@ def test_missing_tool_is_named(monkeypatch):
 def test_hosts_out_of_range_are_refused(hosts):
     with pytest.raises(emulated.ClusterError, match=f"hosts={hosts}"):
         emulated.EmulatedCluster(hosts, 1e9)
+
+
+@needs_root
+def test_ctrl_c_during_the_removal_leaves_nothing(monkeypatch):
+    remove = emulated._remove_namespace
+
+    def interrupted(name):
+        os.kill(os.getpid(), signal.SIGINT)
+        remove(name)
+
+    monkeypatch.setattr(emulated, "_remove_namespace", interrupted)
+    with emulated.EmulatedCluster(hosts=2, bandwidth=1e9):
+        pass
+    assert _namespaces() == []
+
+
+@needs_root
+def test_ctrl_c_while_a_namespace_is_made_leaves_nothing(monkeypatch):
+    run = emulated._run
+
+    def interrupted(*command):
+        result = run(*command)
+        if command[:3] == ("ip", "netns", "add"):
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(emulated, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt), emulated.EmulatedCluster(hosts=2, bandwidth=1e9):
+        pass
+    assert _namespaces() == []
+
+
+@needs_root
+def test_settings_of_the_shell_do_not_reach_the_ranks(monkeypatch):
+    for name in ("HVD_P3_SLICE_BYTES", "HOROVOD_CYCLE_TIME", "OMPI_MCA_btl"):
+        monkeypatch.setenv(name, "from the shell")
+    with (
+        emulated.EmulatedCluster(hosts=2, bandwidth=1e9) as cluster,
+        launch(cluster, ["env"], {"HVD_P3_CREDIT_BYTES": "7"}) as lines,
+    ):
+        variables = list(lines)
+    assert variables.count("HVD_P3_CREDIT_BYTES=7") == 2
+    assert not [each for each in variables if "from the shell" in each]

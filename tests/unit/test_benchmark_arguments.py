@@ -1,8 +1,11 @@
 """The command line of the benchmarks, and the experiments that it chooses."""
 
+import fcntl
+
 import pytest
 import rich.console
 
+from benchmarks import __main__ as program
 from benchmarks import arguments, comparison, experiments, native, runner, systems
 from benchmarks.cluster.launch import LaunchError
 
@@ -146,3 +149,22 @@ def test_systems_that_do_not_run_are_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr(runner, "run", lambda *_: ["ratio, some system: segmentation fault"])
     with pytest.raises(LaunchError, match="not all systems ran:\nratio, some system: segm"):
         comparison.compare(_parse("--output", str(tmp_path)), rich.console.Console())
+
+
+def test_two_benchmarks_do_not_run_at_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(program, "_LOCK", tmp_path / "benchmark.lock")
+    with (tmp_path / "benchmark.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with (
+            pytest.raises(SystemExit, match="another benchmark of "),
+            program._alone(),
+        ):
+            raise AssertionError("it runs")
+    with program._alone():
+        pass  # the other has ended
+
+
+def test_folder_that_cannot_be_made_is_said_before_measuring(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="--output must be a folder that can be made"):
+        program._prepare(tmp_path / "file" / "folder")
