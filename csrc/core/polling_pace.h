@@ -1,5 +1,5 @@
-// How long the engine thread sleeps between two looks at what is under way. Owned and used by the engine
-// thread alone.
+// How long the engine thread sleeps between two looks at what is under way. Owned and used by the
+// engine thread alone.
 //
 // A look costs some microseconds of processor time whether or not it finds something, and what
 // happens during a sleep is seen late by half of it on average. So a sleep is a small part of what
