@@ -200,11 +200,11 @@ def _check(parser, parsed):
     other = set(parsed.models or ()) - set(model_tables.names())
     if other and parsed.command != "compare":
         parser.error(f"{parsed.command} replays models with layers; {min(other)} has none")
-    names = {each.name for each in experiments.TENSORS}
-    if other & set(experiments.TENSOR_COUNTS) and not set(parsed.systems or ()) <= names:
+    reduce_tensors = {each.name for each in experiments.TENSORS}
+    if other & set(experiments.TENSOR_COUNTS) and set(parsed.systems or ()) - reduce_tensors:
         parser.error(
             f"{' and '.join(experiments.TENSOR_COUNTS)} have no model to train, which only "
-            f"{', '.join(sorted(names))} do without"
+            f"{', '.join(sorted(reduce_tensors))} do without"
         )
     if parsed.command == "tune" and not set(parsed.systems or ()) <= set(_TUNED_NAMES):
         parser.error(f"tune searches the settings of {_TUNED}")
@@ -237,17 +237,17 @@ def choose(arguments):
         without_model = tuple(name for name in models if name in experiments.TENSOR_COUNTS)
         with_model = tuple(name for name in models if name not in experiments.TENSOR_COUNTS)
         among = experiments.BY_NAME if varied and arguments.systems else each.systems
-        for selected, systems_of_models in (
+        for its_models, its_systems in (
             (with_model, among),
             (without_model, experiments.TENSORS),
         ):
             selected = dataclasses.replace(
                 each,
-                models=selected,
+                models=its_models,
                 ratios=_only(each.ratios, arguments.ratios, varied),
                 systems=tuple(
                     _as_asked(system, arguments)
-                    for system in systems_of_models
+                    for system in its_systems
                     if not arguments.systems or system.name in arguments.systems
                 ),
             )
