@@ -11,7 +11,7 @@ GIGABIT = 1e9
 # step, some milliseconds, is small, and short enough for many steps.
 COMMUNICATION_S = 0.45
 # More than a step of any system takes beside its computation, in seconds.
-SLOW_COMMUNICATION_S = 5.0
+_SLOW_COMMUNICATION_S = 5.0
 
 MAIN = (systems.HOROVOD, systems.HOROVOD_GLOO, systems.OVERLAPPED)
 ALL = (
@@ -88,6 +88,11 @@ def full(hosts, bandwidth):
         Experiment("tensors", TENSOR_COUNTS, (1.0,), TENSORS, 2, bandwidth),
         Experiment("real", ("digits",), (1.0,), MAIN, hosts, bandwidth),
     ]
+
+
+def most_s(steps, compute_s):
+    """Returns more seconds than these steps take under any system."""
+    return steps * (compute_s + _SLOW_COMMUNICATION_S)
 
 
 def names_of_full():

@@ -53,7 +53,6 @@ def measure(arguments, console):
             engine = {"slice_bytes": slice_kib * _KIB, "credit_bytes": credit_kib * _KIB}
             results.append(_on_cluster(cluster, link, name, ratio, engine, arguments))
     console.print(table_of(results))
-    arguments.output.mkdir(parents=True, exist_ok=True)
     path = arguments.output / "micro-results.json"
     document = {"in_process": in_process, "results": results}
     path.write_text(json.dumps(document, indent=1) + "\n")
@@ -128,9 +127,11 @@ def _on_cluster(cluster, link, name, ratio, engine, arguments):
     size = 4 * sum(sum(elements) for _, _, elements in layers)
     options = ["--slice-bytes", str(engine["slice_bytes"])]
     options += ["--credit-bytes", str(engine["credit_bytes"])]
+    # The engine says something when it has measured all steps.
+    silence_s = SILENCE_S + experiments.most_s(arguments.warmup + arguments.steps, compute_s)
     with tempfile.TemporaryDirectory() as folder:
         command = _command(folder, layers, arguments.warmup, arguments.steps, options)
-        with launch(cluster, command, silence_s=_silence_s(arguments, compute_s)) as lines:
+        with launch(cluster, command, silence_s=silence_s) as lines:
             reported = [line for line in lines if line.startswith("{")]
     measured = json.loads(reported[-1])
     bound_s = bounds.step_s(compute_s, bounds.communication_s(size, hosts, link))
@@ -149,12 +150,6 @@ def _on_cluster(cluster, link, name, ratio, engine, arguments):
         "slices": measured["slices"],
         "rounds": measured["rounds"],
     }
-
-
-def _silence_s(arguments, compute_s):
-    # The engine says something when it has measured all steps.
-    slow_step_s = compute_s + experiments.SLOW_COMMUNICATION_S
-    return SILENCE_S + (arguments.warmup + arguments.steps) * slow_step_s
 
 
 def table_of(results):

@@ -110,8 +110,9 @@ def silence_of(measurements):
         measurements: List of dicts, as `measurements_of` makes them; others are taken to be short.
     """
     longest_s = [
-        (each["warmup"] + each["steps"])
-        * (max(each["compute_s"]) * each["straggler"] + experiments.SLOW_COMMUNICATION_S)
+        experiments.most_s(
+            each["warmup"] + each["steps"], max(each["compute_s"]) * each["straggler"]
+        )
         for each in measurements
         if "compute_s" in each
     ]

@@ -84,7 +84,6 @@ def measure(arguments, console):
     if not results:
         raise LaunchError("no system reported a result")
     console.print(table_of(results))
-    arguments.output.mkdir(parents=True, exist_ok=True)
     path = arguments.output / "shadow-results.json"
     settings = {**description, "hosts": arguments.hosts, "bandwidth": arguments.bandwidth * 1e9}
     path.write_text(json.dumps({"settings": settings, "results": results}, indent=1) + "\n")
@@ -107,7 +106,6 @@ def run_example(arguments, console):
     Raises:
         ClusterError, LaunchError: As in `measure`.
     """
-    arguments.output.mkdir(parents=True, exist_ok=True)
     path = arguments.output.resolve() / "ctr-results.json"
     command = [sys.executable, str(_ROOT / "examples" / "ctr_shadow_sync.py"), "--json", str(path)]
     with (

@@ -76,7 +76,6 @@ def validate(arguments, console):
 
 
 def _write(results, folder):
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "validation-results.json"
     path.write_text(json.dumps({"results": results}, indent=1) + "\n")
     return path

@@ -435,9 +435,9 @@ bool Engine::PollSlices() {
       continue;
     }
     const ScheduledSlice finished = in_flight_[i].scheduled;
-    polling_pace_.SliceTook(NowNanoseconds() - in_flight_[i].started_ns);
+    const int64_t started_ns = in_flight_[i].started_ns;
     in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(i));
-    FinishSlice(finished);
+    FinishSlice(finished, started_ns);
     progressed = true;
   }
   return progressed;
@@ -646,11 +646,12 @@ void Engine::StartSlice(const ScheduledSlice& scheduled) {
   in_flight_.push_back(std::move(in_flight));
 }
 
-void Engine::FinishSlice(const ScheduledSlice& scheduled) {
+void Engine::FinishSlice(const ScheduledSlice& scheduled, int64_t started_ns) {
   Group& group = *scheduled.group;
   const Slice& slice = group.slices[static_cast<size_t>(scheduled.slice)];
   const SliceMember& first = slice.members.front();
   last_transfer_ns_ = NowNanoseconds();
+  polling_pace_.SliceTook(last_transfer_ns_ - started_ns);
   bytes_in_flight_ -= slice.bytes;
   statistics_->SliceFinished(slice.bytes);
   Record(TraceKind::kFinished, group.tensors[static_cast<size_t>(first.tensor)], first.offset,

@@ -142,7 +142,7 @@ class Engine {
   void StartExchange();
   void FinishExchange();
   void StartSlice(const ScheduledSlice& scheduled);
-  void FinishSlice(const ScheduledSlice& scheduled);
+  void FinishSlice(const ScheduledSlice& scheduled, int64_t started_ns);
   void Complete(Tensor* tensor, const Status& status);
   // Gives back what `Submit` has taken.
   void End(const Tensor& tensor, Submission submission, const Status& status);

@@ -1,4 +1,4 @@
-// How long the engine sleeps between two looks at the network, checked by the compiler.
+// How long the engine sleeps between two looks at what is under way, checked by the compiler.
 #include "core/polling_pace.h"
 
 namespace hvd_p3 {
